@@ -169,7 +169,7 @@ def test_observing_touches_no_disk_but_for_the_secret(build: Any) -> None:
     world = build(mode="observe")
     world.ask(BODY)
     written = {path.relative_to(world.folder) for path in world.folder.rglob("*") if path.is_file()}
-    assert written <= {Path("owner-secret"), Path("learned.json"), Path("learned.lock")}
+    assert written <= {Path("owner-secret"), Path("lessons.json"), Path("lessons.lock")}
 
 
 @pytest.mark.parametrize("model", ["\ud800", "m" * 10_000, "", None, 7, {"a": 1}])

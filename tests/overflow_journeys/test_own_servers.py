@@ -231,9 +231,9 @@ async def test_a_larger_allocation_ends_what_usage_has_taught(tmp_path: Path) ->
         await world.ask(LONG)
         assert len(server.chats) == 2
         server.has_own_api, server.allocates, server.loaded = True, 64_000, None
-    known = json.loads((tmp_path / "learned.json").read_text())
+    known = json.loads((tmp_path / "lessons.json").read_text())
     async with SocketServer(server) as upstream:
-        (tmp_path / "learned.json").write_text(json.dumps({upstream.base_url: next(iter(known.values()))}))
+        (tmp_path / "lessons.json").write_text(json.dumps({upstream.base_url: next(iter(known.values()))}))
         settings = Settings(upstream={"base_url": upstream.base_url}, data_dir=tmp_path)
         async with serving(settings) as url, client() as session:
             await World(url, session, io.BytesIO()).ask(LONG)

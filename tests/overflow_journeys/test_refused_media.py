@@ -90,7 +90,7 @@ async def test_what_was_learned_holds_for_that_model_alone_and_after_a_restart(t
         stage.model.plays(accepting)
         await stage.ask(other)
         assert stage.model.bodies == [other]
-    learned = json.loads((tmp_path / "learned.json").read_bytes())
+    learned = json.loads((tmp_path / "lessons.json").read_bytes())
     assert [[(key[0], key[2]) for key, _ in rows] for rows in learned.values()] == [[("blind", "refuses vision")]]
 
 

@@ -403,18 +403,7 @@ def test_what_it_counts_reports_and_cuts_is_as_told():
 
 
 def test_as_a_process_it_has_the_same_script():
-    line = [
-        "--over",
-        "prompt=9",
-        "--words",
-        "vllm",
-        "--over",
-        "images=2",
-        "--status",
-        "413",
-        "--arrives",
-        "first event",
-    ]
+    line = ["--over=prompt=9", "--words=vllm", "--over=images=2", "--status=413", "--arrives=first event"]
     model = model_of(parser().parse_args(line))
-    assert model.rules[1:] == [Over("prompt", 9, "vllm"), Over("images", 2, status=413, times=3)]
+    assert model.rules[1:] == [Over("prompt", 9, "vllm"), Over("images", 2, status=413, arrives="first event")]
     assert answer_of(model, "chat", conversation_of("chat")).status == 400

@@ -219,5 +219,5 @@ _ELSEWHERE: Final = [
     f"/artifacts/{'/'.join([up] * depth)}/{target}"
     for up in _UP
     for depth in (1, 2, 3, 8)
-    for target in ("config.json", "owner-secret", "etc/passwd", "learned.json")
+    for target in ("config.json", "owner-secret", "etc/passwd", "lessons.json")
 ]

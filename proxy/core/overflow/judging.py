@@ -191,6 +191,7 @@ def _by_evidence(report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict
             upstream_message=first.text[:_MAX_MESSAGE_CHARS],
             is_conditional=any(words.CONDITION.search(one.text) for one in evidence.readings),
             misses_json=any(words.NO_JSON.search(one.text) for one in evidence.readings),
+            refuses_tools=words.NO_TOOLS.search(first.text.lower()) is not None,
         )
     match kind:
         case VerdictKind.MEDIA:

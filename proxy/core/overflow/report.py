@@ -158,6 +158,8 @@ class Verdict(Figures, frozen=True):
     """Whether it refuses only under a condition, such as `n > 1`: then it says nothing about the model."""
     misses_json: bool = False
     """Whether it says that something in the request does not parse as JSON: a cut tool result, perhaps."""
+    refuses_tools: bool = False
+    """Whether it says that the model, or its server, can do nothing with tools."""
     may_be_echo: bool = False
     """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
     limit_bytes: int | None = None

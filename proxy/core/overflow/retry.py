@@ -16,7 +16,6 @@ from msgspec import Struct, structs
 from proxy.core.models import LimitName, Modality, Search, facts, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
 from proxy.core.overflow import FAULTS, REPAIRED, Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.core.overflow.words import NO_TOOLS
 
 MAX_SENDS: Final = 3
 """Limit for one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a
@@ -453,10 +452,9 @@ def _without_tool(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
     verdict, terms = outcome.verdict, situation.terms
     if not situation.has_our_tool:
         return ()
-    is_of_tools = NO_TOOLS.search(verdict.upstream_message.lower()) is not None
-    if not is_of_tools and (outcome.status not in _REFUSING_STATUSES or verdict.kind not in _ABOUT_A_TOOL):
+    if not verdict.refuses_tools and (outcome.status not in _REFUSING_STATUSES or verdict.kind not in _ABOUT_A_TOOL):
         return ()
-    if not is_of_tools and not situation.original_could_fit and verdict.is_suspect:
+    if not verdict.refuses_tools and not situation.original_could_fit and verdict.is_suspect:
         return ()
     terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
     return [Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)]

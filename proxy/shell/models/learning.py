@@ -47,7 +47,7 @@ class Learning:
     def __init__(
         self, folder: Path, upstream: str, *, enabled: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
-        self._file = SharedFile(folder / "learned.json", Contents)
+        self._file = SharedFile(folder / "lessons.json", Contents)
         self.upstream = upstream
         self._enabled = enabled
         self._clock = clock

@@ -287,10 +287,10 @@ def test_a_ratio_holds_for_the_counter_that_it_was_learned_with(tmp_path: Path) 
 def test_a_ratio_that_wanders_moves_nothing_and_writes_nothing(tmp_path: Path) -> None:
     found = learning(tmp_path)
     use(found, *[1.22] * MIN_SAMPLES)
-    written = (tmp_path / "learned.json").stat()
+    written = (tmp_path / "lessons.json").stat()
     use(found, *[1.17, 1.24, 1.18, 1.25, 1.16] * 10)
     assert found.ratio("m", "bytes") == (1.22, True)
-    assert (tmp_path / "learned.json").stat().st_ino == written.st_ino
+    assert (tmp_path / "lessons.json").stat().st_ino == written.st_ino
 
 
 def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_path: Path) -> None:
@@ -457,9 +457,9 @@ def test_the_number_of_rows_is_bounded_and_the_newest_stay(tmp_path: Path, monke
     assert found.limits("m100") is not None, "a full table still learns"
 
 
-def test_a_file_of_an_earlier_release_is_dropped_and_the_log_says_so(tmp_path: Path) -> None:
+def test_a_file_of_another_form_is_dropped_and_the_log_says_so(tmp_path: Path) -> None:
     written = {UPSTREAM: {"m": {"window_tokens": 60_000, "of_keys": {"one": {"window_tokens": 8_192}}, "taught": 5}}}
-    (tmp_path / "learned.json").write_text(json.dumps(written))
+    (tmp_path / "lessons.json").write_text(json.dumps(written))
     with capture_logs() as log:
         found = learning(tmp_path)
     assert (window(found), found.known) == (None, {})
@@ -629,7 +629,7 @@ def test_two_writes_within_one_tick_of_the_clock_are_both_seen(tmp_path: Path) -
     first, second = learning(tmp_path), learning(tmp_path)
     for limit in range(60_000, 60_020):
         first.note_refusal("m", refusal(limit), BELIEVED)
-        os.utime(tmp_path / "learned.json", ns=(0, 0))
+        os.utime(tmp_path / "lessons.json", ns=(0, 0))
         second.refresh()
         assert window(second) == limit
 
@@ -662,7 +662,7 @@ def test_upstreams_do_not_mix(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_file_is_reported_once_and_replaced_by_the_next_lesson(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "learned.json").write_bytes(content)
+    (tmp_path / "lessons.json").write_bytes(content)
     with capture_logs() as log:
         found = learning(tmp_path)
         found.refresh()
@@ -673,7 +673,7 @@ def test_a_broken_file_is_reported_once_and_replaced_by_the_next_lesson(content:
 
 
 def test_a_file_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
-    (tmp_path / "learned.json").mkdir()
+    (tmp_path / "lessons.json").mkdir()
     with capture_logs() as log:
         found = learning(tmp_path)
         found.refresh()
@@ -683,7 +683,7 @@ def test_a_file_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
 def test_a_file_that_breaks_later_takes_nothing_away(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_refusal("m", refusal(60_000), BELIEVED)
-    (tmp_path / "learned.json").write_bytes(b"{")
+    (tmp_path / "lessons.json").write_bytes(b"{")
     found.refresh()
     assert window(found) == 60_000
 
@@ -726,7 +726,7 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkey
     monkeypatch.undo()
     assert (window(found), window(learning(tmp_path))) == (70_000, 60_000)
     assert log[0]["reason"] == "No space left on device"
-    assert sorted(os.listdir(tmp_path)) == ["learned.json", "learned.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["lessons.json", "lessons.lock"]
 
 
 def test_erasing_makes_every_worker_forget(tmp_path: Path) -> None:
@@ -770,14 +770,14 @@ def test_erasing_nothing_is_fine(tmp_path: Path) -> None:
 
 def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path) -> None:
     learning(tmp_path).note_refusal("m", refusal(60_000), BELIEVED)
-    before = (tmp_path / "learned.json").read_bytes()
+    before = (tmp_path / "lessons.json").read_bytes()
     found = learning(tmp_path, enabled=False)
     refused(found, 30_000)
     found.note_passed("m", 14_900)
     found.note_refusal("n", refusal(60_000), BELIEVED)
     use(found, *[1.22] * MIN_SAMPLES)
     assert (found.limits("m"), found.limits("n"), found.ratio("m", "bytes")) == (None, None, (1.0, False))
-    assert (tmp_path / "learned.json").read_bytes() == before
+    assert (tmp_path / "lessons.json").read_bytes() == before
 
 
 @given(st.text(st.characters(), max_size=40) | st.just("x" * 100_000) | st.just("\ud800/../../etc"))
@@ -788,8 +788,8 @@ def test_any_models_name_is_a_key_of_the_file_and_no_path(model: str) -> None:
         found = learning(Path(folder))
         found.note_refusal(model, refusal(60_000), BELIEVED)
         assert window(found, model) == window(learning(Path(folder)), model) == 60_000
-        assert sorted(os.listdir(folder)) == ["learned.json", "learned.lock"]
-        assert (Path(folder) / "learned.json").stat().st_size < 2_000
+        assert sorted(os.listdir(folder)) == ["lessons.json", "lessons.lock"]
+        assert (Path(folder) / "lessons.json").stat().st_size < 2_000
     assert len(json.dumps(log)) < 3_000
 
 
@@ -843,13 +843,13 @@ def test_two_containers_that_write_at_once_without_a_lock_each_write_a_whole_fil
         first.note_refusal("n", refusal(70_000), BELIEVED)
     assert [line["event"] for line in log] == ["limit_learned"] * 2
     assert window(learning(tmp_path), "n") == 70_000
-    assert sorted(os.listdir(tmp_path)) == ["learned.json", "learned.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["lessons.json", "lessons.lock"]
 
 
 def test_a_worker_stopped_with_the_lock_stops_no_other(tmp_path: Path) -> None:
     import fcntl
 
-    with (tmp_path / "learned.lock").open("w") as held:
+    with (tmp_path / "lessons.lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         found = learning(tmp_path)
         done = threading.Thread(target=found.note_refusal, args=("m", refusal(60_000), BELIEVED))

@@ -221,7 +221,7 @@ async def test_what_is_forgotten_on_purpose_is_forgotten_everywhere(
         assert two.window() == 8_192
         assert forget_everywhere(SecretStr(server.url), FLEET) is None
         await asyncio.gather(one.comes_to(None), two.comes_to(None))
-        assert not (tmp_path / "one" / "learned.json").exists()
+        assert not (tmp_path / "one" / "lessons.json").exists()
         returning = Replica(tmp_path / "gone", server)
         assert returning.window() == 8_192
         async with running(returning):
