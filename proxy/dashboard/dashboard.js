@@ -3,18 +3,18 @@
 // survive each change.
 "use strict";
 
-/** Why there was another send: the causes of the table of cures. */
+/** Causes of the table of cures. */
 const CAUSES = {
   silence: "no reply came",
   limit: "a limit was named",
   reply: "the reply limit was too high",
   prompt: "the prompt was too long",
-  bytes: "the body was too large",
-  silent_cut: "the upstream cut the prompt",
+  bytes: "the body had too many bytes",
+  silent_cut: "the prompt was cut by the upstream",
   media: "media were refused",
   history: "the history was refused",
   cut_results: "a cut result did not parse",
-  our_tool: "our tool was refused",
+  our_tool: "the proxy's own tool was refused",
   edit: "an edit may have been refused",
   no_words: "a long request got no reason",
 };
