@@ -105,8 +105,6 @@ class ModelLimits(Struct, frozen=True):
     """Whether a window that a request states is ignored."""
     least_image_tokens: int | None = None
     """Minimum cost of any image, where the server decides what to leave out."""
-    image_tokens: tuple[tuple[str, int], ...] | None = None
-    """Costs of images; set only by learning."""
     rate_tokens: int | None = None
     """Per minute, for prompt and reply limit; set only by learning."""
     prompt_rate_tokens: int | None = None

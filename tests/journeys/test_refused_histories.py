@@ -167,6 +167,8 @@ FAULTS = {
             'The "function.arguments" parameter of the code model must be in JSON format.',
             "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
             "Failed to parse tool call arguments as JSON",
+            "Unterminated string starting at: line 1 column 13 (char 12)",
+            "Expecting ',' delimiter: line 1 column 24 (char 23)",
         ),
         broken_arguments,
         has_bad_arguments,

@@ -94,8 +94,6 @@ class ModelProfile(Struct, frozen=True):
     """Put before the messages of every request by its upstream."""
     least_image_tokens: int = 0
     """Minimum cost of any image, where its upstream decides what to leave out."""
-    image_tokens: tuple[tuple[str, int], ...] = ()
-    """Costs of images by `image_key`, as the upstream has counted them."""
     rate_tokens: int | None = None
     """Per minute, where a request exceeded that alone: prompt and reply limit together, as far as they can be cut."""
     prompt_rate_tokens: int | None = None

@@ -237,6 +237,11 @@ FAULTS: Final = tuple(
             r"|invalid function arg|invalid tool",
         ),
         (
+            VerdictKind.ARGUMENTS,
+            r"unterminated string starting at|expecting (?:value|property name|'.' delimiter)|extra data",
+            r"\bline \d+ column \d+ \(char \d+\)",
+        ),
+        (
             VerdictKind.CACHE_MARKS,
             r"cache_control|cache_?points?\b|cache[ _](?:breakpoints?|markers?|blocks?|controls?)",
             r"maximum|at most|too many|exceed|more than|up to|limit",
@@ -286,7 +291,8 @@ FAULTS: Final = tuple(
 """Faults of a history, by words that must all occur in one sentence. Anthropic, OpenAI, Bedrock, Mistral (`Unexpected
 role 'user' after role 'tool'`), DeepSeek (`The reasoning_content in the thinking mode must be passed back to the API`),
 Google (`Function call is missing a thought_signature in functionCall parts`), MiniMax (`invalid params, invalid
-function arguments json string`). What they say is true of the request or nothing is repaired."""
+function arguments json string`), vLLM and others that parse arguments for a template in Python (`Unterminated string
+starting at: line 1 column 13 (char 12)`). What they say is true of the request or nothing is repaired."""
 
 POLICY: Final = _any(
     "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",

@@ -1,7 +1,7 @@
 """How many tokens a text or an image costs."""
 
 from proxy.core.tokens.counters import DEEPSEEK, GLM, KIMI, QWEN, ByteClassCounter, Counter, Weights
-from proxy.core.tokens.images import ImageCounter, image_key, image_size, tokens_of_image, with_images_of
+from proxy.core.tokens.images import ImageCounter, image_size, tokens_of_image, with_images_of
 
 __all__ = [
     "DEEPSEEK",
@@ -12,7 +12,6 @@ __all__ = [
     "Counter",
     "ImageCounter",
     "Weights",
-    "image_key",
     "image_size",
     "tokens_of_image",
     "with_images_of",

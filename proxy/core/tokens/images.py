@@ -154,12 +154,10 @@ _BY_VENDOR: Final = {"anthropic": ImageRule.ANTHROPIC, "google": ImageRule.GEMIN
 
 
 class ImageCounter(Struct, frozen=True):
-    """A text counter that counts images by another rule than OpenAI's, or by costs that the upstream has shown."""
+    """A text counter that counts images by another rule than OpenAI's, or at a minimum cost."""
 
     texts: Counter
     rule: ImageRule
-    learned: tuple[tuple[str, int], ...] = ()
-    """Tokens of an image, by `image_key`."""
     least: int = 0
     """Tokens of any image."""
 
@@ -175,7 +173,7 @@ class ImageCounter(Struct, frozen=True):
         return self.texts.count(text)
 
 
-def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], ...] = (), least: int = 0) -> Counter:
+def with_images_of(model: str, texts: Counter, least: int = 0) -> Counter:
     """The counter for a model, by its name and by what is known about its images.
 
     >>> from proxy.core.tokens.counters import ByteClassCounter
@@ -183,28 +181,16 @@ def with_images_of(model: str, texts: Counter, learned: tuple[tuple[str, int], .
     'qwen'
     """
     rule = _BY_VENDOR.get(vendor_of(last_part(model)), ImageRule.OPENAI)
-    if rule is ImageRule.OPENAI and not learned and not least:
+    if rule is ImageRule.OPENAI and not least:
         return texts
-    return ImageCounter(texts, rule, learned, least)
-
-
-def image_key(size: tuple[int, int] | None, detail: str | None) -> str:
-    """One key for all images that cost the same.
-
-    >>> image_key((1280, 800), "auto"), image_key(None, "low")
-    ('1280x800', '? low')
-    """
-    pixels = "?" if size is None else f"{size[0]}x{size[1]}"
-    return f"{pixels} low" if detail == "low" else pixels
+    return ImageCounter(texts, rule, least)
 
 
 def tokens_of_image(counter: Counter, size: tuple[int, int] | None, detail: str | None) -> int:
     """Tokens of an image of this size in pixels; if the size is unknown, those of a usual image at OpenAI."""
     if not isinstance(counter, ImageCounter):
         return _by_rule(ImageRule.OPENAI, size, detail)
-    learned = dict(counter.learned) if counter.learned else {}
-    tokens = learned.get(image_key(size, detail))
-    return max(counter.least, _by_rule(counter.rule, size, detail) if tokens is None else tokens)
+    return max(counter.least, _by_rule(counter.rule, size, detail))
 
 
 def _by_rule(rule: ImageRule, size: tuple[int, int] | None, detail: str | None) -> int:

@@ -79,7 +79,6 @@ _VALUES: Final = (
     "cuts_silently",
     "preamble",
     "least_image_tokens",
-    "image_tokens",
 )
 
 

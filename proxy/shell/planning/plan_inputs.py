@@ -157,7 +157,7 @@ class KnownInputs:
         known = self._limits_of.get(key)
         if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
             return known
-        own = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
+        own = with_images_of(profile.model, texts, profile.least_image_tokens)
         exact = own.exact or (calibrated and not profile.cuts_silently)
         apart = self._pipelines.reply_is_apart(profile.model)
         budget = budget_for(
@@ -195,9 +195,7 @@ class KnownInputs:
             budget = budget.for_bytes(terms.goal_bytes)
         counter = own
         if roughly:
-            counter = with_images_of(
-                profile.model, ByteClassCounter(), profile.image_tokens, profile.least_image_tokens
-            )
+            counter = with_images_of(profile.model, ByteClassCounter(), profile.least_image_tokens)
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
         base, members, system_tokens, file_access, has_subagent, has_tools = beside(
             wire, texts, counter, terms.access.folder is not None

@@ -362,7 +362,7 @@ class Judge:
             return None
         profile, may_hold = planned.inputs.profile, planned.wire.may_hold_images
         texts = counter_for(profile.tokenizer, profile.model)
-        counter = with_images_of(profile.model, texts, profile.image_tokens, profile.least_image_tokens)
+        counter = with_images_of(profile.model, texts, profile.least_image_tokens)
         found = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         tokens = sum(tokens_of_image(counter, *image) * count for image, count in found.items())
         return tokens if tokens <= planned.plan.after.tokens * _FEW_IMAGES else None
