@@ -50,14 +50,13 @@ from proxy.shell.planning import HiddenCallMemory, Pipelines, Planner
 from proxy.shell.references import Downloads, FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
 from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
-from proxy.shell.telemetry import FILE_NAME, History, Recorder, Unsent
+from proxy.shell.telemetry import FILE_NAME, History, Recorder
 from proxy.shell.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.shell.endpoints.mcp_server import McpEndpoint
     from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.resources.state_contact import StateContact
-    from proxy.shell.telemetry.shared_decisions import SharedDecisions
     from proxy.shell.telemetry.tracing import Tracer
 
 REFRESH_SECONDS: Final = 2
@@ -125,7 +124,6 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     metrics, tracer = inherited.metrics, _tracer(settings)
     stored = settings.decisions.stored if settings.enabled else 0
     history = inherited.history = inherited.history or History(settings.data_dir / FILE_NAME, stored)
-    unsent = (history.unsent or Unsent()) if stored and settings.state.url is not None else None
     recorder = Recorder(metrics, tracer, history, inherited.replacements)
     workload = Workload()
     room = WaitingRoom(settings.server.max_waiting_bytes, settings.data_dir, metrics.waiting_lost.inc)
@@ -144,7 +142,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         settings.server.max_body_bytes,
     )
     models = [route.planner.models for route in routes.all]
-    contact, sharers = _state(settings, models, tenants, metrics, history, unsent)
+    contact, lessons = _state(settings, models, tenants, metrics)
     priced = [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in zip(named, models, strict=True)]
     readiness = _readiness(settings, routes, store)
 
@@ -164,7 +162,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
             for one in models:
                 one.start()
                 at_the_end.callback(asyncio.create_task(_every(REFRESH_SECONDS, one.learning.refresh)).cancel)
-            await at_the_end.enter_async_context(_sharing(contact, sharers))
+            await at_the_end.enter_async_context(_sharing(contact, lessons))
             for work in (
                 history.write_for_ever(),
                 give_memory_back(workload),
@@ -176,7 +174,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
             await store.start()
             if mcp is not None:
                 await at_the_end.enter_async_context(mcp.running())
-            history.max_rows, history.unsent = stored, unsent
+            history.max_rows = stored
             metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
             yield
 
@@ -273,41 +271,30 @@ def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Read
 
 
 def _state(
-    settings: Settings,
-    models: Sequence[ModelResolver],
-    tenants: Tenants,
-    metrics: Metrics,
-    history: History,
-    unsent: Unsent | None,
-) -> tuple[StateContact | None, list[SharedLearning | SharedDecisions]]:
-    """The server through which replicas share, if there is one, and what shares lessons and decisions."""
+    settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics
+) -> tuple[StateContact | None, SharedLearning | None]:
+    """The server through which replicas share lessons, if there is one."""
     if settings.state.url is None:
-        return None, []
+        return None, None
     from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
     from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - needs an extra
-    from proxy.shell.telemetry.shared_decisions import SharedDecisions  # noqa: PLC0415 - needs an extra
 
     contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.state_failures.inc)
-    found: list[SharedLearning | SharedDecisions] = []
-    if settings.learning.enabled:
-        found.append(SharedLearning(contact, {one.learning.upstream: one.learning for one in models}))
-    if unsent is not None:
-        found.append(SharedDecisions(contact, history, unsent))
-    return contact, found
+    if not settings.learning.enabled:
+        return contact, None
+    return contact, SharedLearning(contact, {one.learning.upstream: one.learning for one in models})
 
 
 @contextlib.asynccontextmanager
-async def _sharing(
-    contact: StateContact | None, sharers: Sequence[SharedLearning | SharedDecisions]
-) -> AsyncIterator[None]:
-    """While the application runs, each of them exchanges what is new with other replicas."""
+async def _sharing(contact: StateContact | None, lessons: SharedLearning | None) -> AsyncIterator[None]:
+    """While the application runs, lessons are exchanged with other replicas."""
     async with contextlib.AsyncExitStack() as at_the_end:
         if contact is not None:
             at_the_end.push_async_callback(contact.close)
             await contact.start()
-        for sharer in sharers:
-            at_the_end.push_async_callback(sharer.close)
-            await sharer.start()
+        if lessons is not None:
+            at_the_end.push_async_callback(lessons.close)
+            await lessons.start()
         yield
 
 

@@ -193,7 +193,7 @@ STOREYS = {"proxy", "proxy.commands", "proxy.core", "proxy.shell"}
 LATE = {
     *("proxy.shell.artifacts.bucket", "proxy.shell.http.connection", "proxy.shell.models.shared_state"),
     *("proxy.shell.references.fetch", "proxy.shell.resources.state_contact", "proxy.shell.telemetry.metrics"),
-    *("proxy.shell.telemetry.shared_decisions", "proxy.shell.telemetry.tracing"),
+    "proxy.shell.telemetry.tracing",
 }
 """They are their own faces, too: those of their packages do not load them, as they bring another library."""
 PRIVATE_NAMES = {

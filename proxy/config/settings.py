@@ -304,8 +304,8 @@ class StateSettings(Section):
 
     url: StateUrl | None = None
     """A server of Redis or Valkey, `redis://host:6379/0` (`rediss://` with TLS), through which replicas share what they
-    learn (limits, ratios, refused media and tools), and `/decisions` shows the requests of all. Needs the extra
-    `redis`; requests never wait for it ([operations](operations.md#what-replicas-share))."""
+    learn (limits, ratios, refused media and tools). Needs the extra `redis`;
+    requests never wait for it ([operations](operations.md#what-replicas-share))."""
     url_file: KeyFile | None = None
     """A file that holds this URL and nothing else, as it may have a password in it; `url` beats it."""
 
@@ -324,7 +324,7 @@ class DecisionSettings(Section):
 
     stored: int = Field(default=5_000, ge=0, le=100_000)
     """How many of the latest requests to keep in the data folder, where all workers share them and find them again
-    after a restart; with `state.url`, those of all replicas. 0: each worker remembers only its own, in memory."""
+    after a restart. 0: each worker remembers only its own, in memory."""
 
 
 def _can_speak_mcp(enabled: bool) -> bool:

@@ -256,7 +256,8 @@ function showOverview(found) {
     byId(`more-${name}`).textContent = more;
   };
   byId("hours").value = String(found.hours);
-  byId("about").textContent = `${proxy.version} · up ${inTime(proxy.seconds * 1000)}${proxy.mode === "on" ? "" : ` · mode: ${proxy.mode}`}`;
+  byId("about").title = `Requests of this replica only; its log: ${proxy.log}`;
+  byId("about").textContent = `${proxy.replica} · ${proxy.version} · up ${inTime(proxy.seconds * 1000)}${proxy.mode === "on" ? "" : ` · mode: ${proxy.mode}`}`;
   byId("total-requests").textContent = whole.format(totals.requests);
   const tooLong = totals.overflows - totals.survived;
   byId("more-requests").dataset.failed = [

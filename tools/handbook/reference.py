@@ -260,7 +260,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("state_lost", "state_found", "state_failed"),
         "the server at `state.url` is unreachable, or reachable again, or a defect of the proxy prevents its use; "
-        "meanwhile each replica uses what it knows and learns itself, and shows the requests that it has",
+        "meanwhile each replica uses what it knows and learns itself",
     ),
     (
         ("catalogue_unavailable", "models_listed", "models_not_listed", "window_allocated"),

@@ -309,8 +309,8 @@ async def decisions(
     status: _Status = "",
     hours: _Since = None,
 ) -> Response:
-    """Requests of all workers, and with `state.url` of all replicas, the newest first: sizes, names and reasons, never
-    content. With `decisions.stored: 0` only those of the process that responds, since its start."""
+    """Requests of all workers of this replica, the newest first: sizes, names and reasons, never content.
+    With `decisions.stored: 0` only those of the process that responds, since its start."""
     services = services_of(request)
     since = 0.0 if hours is None else time.time() - hours * 3600
     wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation, model, client, status, since)
@@ -368,8 +368,7 @@ async def events() -> Response:
 )
 async def decision(request: Request, request_id: str) -> Response:
     """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
-    that responds. The messages only of requests that were edited, or had at most 50 of them; of other replicas, only of
-    edited ones."""
+    that responds. The messages only of requests that were edited, or had at most 50 of them."""
     services = services_of(request)
     found = await services.history.find(request_id)
     if found is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, NotRequired, cast
@@ -154,6 +155,10 @@ class Proxy(TypedDict):
     mode: Literal["on", "observe", "off"]
     seconds: int
     """Since its start."""
+    replica: str
+    """Name of the machine, container or pod: requests that others have served are in their pages and logs."""
+    log: str
+    """Where its log is."""
 
 
 class Totals(TypedDict):
@@ -274,7 +279,13 @@ class Overview:
         _add_timings(bars, await ask(Ledger.timings, since), width)
         return {
             "hours": hours,
-            "proxy": {"version": __version__, "mode": self._mode, "seconds": round(now - self._history.started)},
+            "proxy": {
+                "version": __version__,
+                "mode": self._mode,
+                "seconds": round(now - self._history.started),
+                "replica": socket.gethostname(),
+                "log": log_place(os.environ),
+            },
             "health": [
                 *_unwell(upstreams, problems, lately),
                 *_refused(refused_lately, lately),
@@ -333,7 +344,7 @@ class Overview:
     def _unshared(self) -> Iterable[Health]:
         problem = None if self._state is None else self._state()
         if problem is not None:
-            words = f"Replicas share nothing, and each uses and shows only what it knows itself: {problem}"
+            words = f"Replicas share nothing, and each uses only what it knows itself: {problem}"
             yield {"level": "warn", "words": words}
 
     async def _described_upstream(self, one: Priced, problem: str, rows: Iterable[Mapping[str, Any]]) -> UpstreamState:
@@ -369,6 +380,20 @@ class Overview:
                 }
             )
         return found
+
+
+def log_place(environment: Mapping[str, str]) -> str:
+    """The command that shows the log of this process, or where it goes.
+
+    >>> log_place({"JOURNAL_STREAM": "8:1"}) == f"journalctl _PID={os.getpid()}"
+    True
+    """
+    host, pid = socket.gethostname(), os.getpid()
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return f"kubectl logs {host}"
+    if os.path.exists("/.dockerenv"):
+        return f"docker logs {host}"
+    return f"journalctl _PID={pid}" if "JOURNAL_STREAM" in environment else f"standard error of process {pid}"
 
 
 def dollars(sums: Mapping[str, Any], price: Price) -> Dollars:

@@ -10,10 +10,8 @@ from proxy.shell.telemetry.entries import (
     Summary,
     described_blocks,
     outcome_of,
-    packed,
-    unpacked,
 )
-from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History, Unsent
+from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History
 from proxy.shell.telemetry.ledger import FAILED, MAX_DECISIONS, REFUSED, SLOT_SECONDS, Ledger, Wanted
 from proxy.shell.telemetry.record import Line, RequestOutcome, RequestRecord, client_name
 from proxy.shell.telemetry.recorder import Recorder, described_changes, edit_lines
@@ -38,13 +36,10 @@ __all__ = [
     "RequestRecord",
     "Running",
     "Summary",
-    "Unsent",
     "Wanted",
     "client_name",
     "described_blocks",
     "described_changes",
     "edit_lines",
     "outcome_of",
-    "packed",
-    "unpacked",
 ]

@@ -1,15 +1,13 @@
-"""A finished request as an entry of the ledger: what is kept, what replicas send each other, what the dashboard shows.
+"""A finished request as an entry of the ledger: what is kept and what the dashboard shows.
 
 Rule: sizes, names and reasons, never a key and never content. A request pays for one `Finished`; what only people need
-is computed in the thread that writes it. An entry for other replicas is limited in bytes, compressed and decompressed,
-and a malformed one is dropped.
+is computed in the thread that writes it.
 """
 
 from __future__ import annotations
 
 import datetime
 import time
-import zlib
 from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Final, NotRequired
@@ -20,16 +18,12 @@ from typing_extensions import TypedDict
 from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind
-from proxy.core.text import jsontext
-from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, Count, Line, RequestOutcome, RequestRecord, Sum
+from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, Line, RequestOutcome, RequestRecord, Sum
 
 MAX_BLOCKS: Final = 2_000
 """Messages of one request that are kept: the last ones."""
 MAX_UNCHANGED_BLOCKS: Final = 50
 """Messages of a request that nothing was done to: more would cost more CPU than the rest of its entry."""
-MAX_BYTES: Final = 16 * 1024
-"""Limit of an entry for other replicas; a larger one is sent without its messages."""
-MAX_UNPACKED_BYTES: Final = 1024 * 1024
 _OUTCOMES: Final = frozenset(RequestOutcome)
 FAILURES: Final = _OUTCOMES - {
     RequestOutcome.ANSWERED,
@@ -72,7 +66,7 @@ class Summary(Line):
     """One finished request: the members of its log line, and what became of its tokens."""
 
     id: int
-    """Equal in all workers and replicas, larger for what ended later; 0 while it is running."""
+    """Equal in all workers, larger for what ended later; 0 while it is running."""
     ended: str
     """ISO 8601, UTC."""
     message_tokens: Shares
@@ -145,8 +139,6 @@ class Entry(msgspec.Struct, frozen=True):
     """Its share of the sums of its five minutes, by name."""
     trouble: Annotated[int, msgspec.Meta(ge=0, le=2)] = 0
     """2 if it failed or was refused, 1 if that was cured, else 0."""
-    id: Count | None = None
-    """In the file of another replica; None: it was served here."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -274,28 +266,6 @@ def outcome_of(line: Line) -> str:
     if outcome in _OUTCOMES and (outcome != RequestOutcome.ANSWERED or status < 400):
         return outcome
     return RequestOutcome.of_status(status).value
-
-
-def packed(entry: Entry, number: int) -> bytes | None:
-    """An entry and its id for other replicas: with its messages if one was edited and they are not too many; None if
-    even its line is too large."""
-    sums = {name: +found for name, found in entry.sums.items() if found}  # the sign makes numbers of truths
-    for blocks in (entry.blocks, None) if entry.summary.get("edits") else (None,):
-        whole = jsontext.dump(msgspec.structs.asdict(entry) | {"id": number, "sums": sums, "blocks": blocks})
-        if len(whole) <= MAX_UNPACKED_BYTES and len(message := zlib.compress(whole, 1)) <= MAX_BYTES:
-            return message
-    return None
-
-
-def unpacked(message: bytes) -> Entry | None:
-    """The request; None if it is malformed."""
-    unpacking = zlib.decompressobj()
-    try:
-        whole = unpacking.decompress(message, MAX_UNPACKED_BYTES)
-        found = msgspec.convert(jsontext.value(whole), Entry)
-    except (zlib.error, jsontext.NotJson, msgspec.ValidationError):
-        return None
-    return None if found.id is None else found
 
 
 def described_blocks(blocks: Iterable[MessageReport], convert: Callable[[int], int] = int) -> list[Block]:

@@ -13,10 +13,9 @@ import contextlib
 import errno
 import os
 import sqlite3
-import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
@@ -28,9 +27,7 @@ from proxy.shell.telemetry.entries import (
     Finished,
     Running,
     described_running,
-    packed,
     running_detail,
-    unpacked,
 )
 from proxy.shell.telemetry.ledger import MAX_DECISIONS, Ledger, Wanted
 from proxy.shell.telemetry.record import RequestRecord
@@ -45,9 +42,6 @@ RETRY_SECONDS: Final = 30.0
 """Delay from a failure of the file to the next try."""
 MAX_RUNNING: Final = 50
 """Requests under way that one worker shows to the others."""
-MAX_UNSENT: Final = 2_000
-MAX_UNSENT_BYTES: Final = 8 * 1024 * 1024
-"""Limit for packed entries that wait to be published."""
 _OWN_SUMS: Final = ("requests", "fitted", "survived", "tokens_saved")
 
 _Given = ParamSpec("_Given")
@@ -63,8 +57,6 @@ class History:
         self._clock = clock
         """Unix time."""
         self.max_rows = max_rows
-        self.unsent: Unsent | None = None
-        """Records for other replicas; None when not sharing."""
         self.started = clock()
         self.under_way: dict[int, RequestRecord] = {}
         """Running requests, by identity; a client may use an id twice."""
@@ -114,21 +106,6 @@ class History:
             await self.write()
             await self._run(self._close)
 
-    async def heard(self) -> tuple[str, str] | None:
-        """The file's name among those of the replicas, and the last stream id imported into it; None if there is no
-        file now."""
-        return await self._run(self._on_file, lambda ledger: (ledger.origin(), ledger.position()))
-
-    async def take(self, packed_entries: Sequence[bytes], since: str, until: str) -> str | None:
-        """Import entries of other replicas between two positions. Returns the file's position, which another worker may
-        have moved, or None."""
-
-        def work(ledger: Ledger) -> str:
-            entries = [entry for entry in map(unpacked, packed_entries) if entry is not None]
-            return ledger.take(entries, since, until, self._clock())
-
-        return await self._run(self._on_file, work)
-
     async def ask(
         self, question: Callable[Concatenate[Ledger, _Given], _Result], *given: _Given.args, **named: _Given.kwargs
     ) -> _Result:
@@ -167,7 +144,7 @@ class History:
         taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
         try:
             entries = [one.entry() for one in taken]
-            numbers = ledger.add(entries, self.worker, jsontext.dump(list(running)), self._clock())
+            ledger.add(entries, self.worker, jsontext.dump(list(running)), self._clock())
         except (sqlite3.Error, OSError) as error:
             self._waiting.extendleft(reversed(taken))
             self._drop_oldest()
@@ -178,16 +155,6 @@ class History:
         if self._dropped:
             logger().warning("decisions_dropped", file=str(self._path), requests=self._dropped)
             self._dropped = 0
-        if self.unsent is not None:
-            self.unsent.put(entry for entry in map(packed, entries, numbers) if entry is not None)
-
-    def _on_file(self, work: Callable[[Ledger], _Result]) -> _Result | None:
-        ledger = self._opened() if self.max_rows else None
-        try:
-            return None if ledger is None else work(ledger)
-        except (sqlite3.Error, OSError) as error:
-            self._fail(error)
-            return None
 
     def _answer(self, ask: Callable[[Ledger], _Result]) -> _Result:
         self._opened()  # puts a broken file aside
@@ -237,38 +204,3 @@ class History:
             with contextlib.suppress(sqlite3.Error):
                 self._ledger.close()
         self._ledger = None
-
-
-class Unsent:
-    """Packed entries that wait for the server of the replicas; the oldest go first. For two threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: deque[bytes] = deque()
-        self._held_bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def put(self, entries: Iterable[bytes]) -> None:
-        """Add new ones."""
-        with self._lock:
-            for entry in entries:
-                self._waiting.append(entry)
-                self._held_bytes += len(entry)
-            while len(self._waiting) > MAX_UNSENT or self._held_bytes > MAX_UNSENT_BYTES:
-                self._held_bytes -= len(self._waiting.popleft())
-
-    def take(self, limit: int) -> list[bytes]:
-        """Take out the oldest."""
-        with self._lock:
-            taken = [self._waiting.popleft() for _ in range(min(limit, len(self._waiting)))]
-            self._held_bytes -= sum(map(len, taken))
-            return taken
-
-    def give_back(self, entries: list[bytes]) -> None:
-        """Put back what could not be sent, as the oldest."""
-        with self._lock:
-            self._waiting.extendleft(reversed(entries))
-            self._held_bytes += sum(map(len, entries))
-        self.put(())

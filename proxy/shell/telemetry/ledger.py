@@ -3,7 +3,7 @@
 Rule: it holds what the log holds, never a key and never content; its size is bounded in rows and in bytes. One thread
 uses one ledger; other processes may write to the same file. Everything here may raise sqlite3.Error.
 
-A row's `id` is the time at which its request ended, so it is the same in the files of all replicas; `seq` is the order
+A row's `id` is the time at which its request ended; `seq` is the order
 in which rows came to this file.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
-import secrets
 import sqlite3
 import sys
 import time
@@ -43,8 +42,6 @@ _LEFT_SHARE: Final = 0.75
 """Share of the limit left to rows after a clean-up, so that the next one is not due soon."""
 BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
-BEGINNING: Final = "0-0"
-"""The position before the first entry."""
 MAX_CLIENTS: Final = 50
 """Named in one answer."""
 MAX_TURNS: Final = 120
@@ -54,7 +51,7 @@ _TIDY_ROWS: Final = 200
 _SHORT_BYTES: Final = 1_024
 """Smaller blocks stay uncompressed: compression takes longer than the rest of their row."""
 _AHEAD_SECONDS: Final = 300.0
-"""The clocks of replicas differ by less. A row dated further ahead was written while a clock was wrong: it counts as
+"""A row dated further ahead was written while a clock was wrong: it counts as
 the oldest, else it would hide, and evict, everything that ends until its date."""
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
@@ -80,7 +77,6 @@ CREATE TABLE IF NOT EXISTS slots (
 CREATE TABLE IF NOT EXISTS refusals (
   slot INTEGER NOT NULL, status INTEGER NOT NULL, requests INTEGER NOT NULL, PRIMARY KEY (slot, status)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen REAL NOT NULL, running BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS replicas (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _SUMS: Final = (
     "requests",
@@ -174,40 +170,12 @@ class Ledger:
         """Close the file."""
         self._database.close()
 
-    def add(
-        self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0
-    ) -> list[int]:
-        """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing.
-        Returns the id of each request."""
+    def add(self, entries: Iterable[Entry], worker: str = "", running: bytes | None = None, now: float = 0.0) -> None:
+        """Add finished requests, and note what a worker has under way if that is given: JSON. All of it, or nothing."""
         with self._changing(now):
-            numbers = self._add(entries)
+            self._add(entries)
             if running is not None:
                 self._database.execute("INSERT OR REPLACE INTO workers VALUES (?, ?, ?)", (worker, now, running))
-        return numbers
-
-    def origin(self) -> str:
-        """The name of this file among those of the other replicas, which its first user gives it."""
-        execute = self._database.execute
-        named = "SELECT value FROM replicas WHERE name = 'origin'"
-        if execute(named).fetchone() is None:
-            execute("INSERT OR IGNORE INTO replicas VALUES ('origin', ?)", (secrets.token_hex(8),))
-        return str(execute(named).fetchone()[0])
-
-    def position(self) -> str:
-        """Last stream id imported into this file from other replicas."""
-        found = self._database.execute("SELECT value FROM replicas WHERE name = 'position'").fetchone()
-        return BEGINNING if found is None else str(found[0])
-
-    def take(self, entries: Iterable[Entry], since: str, until: str, now: float) -> str:
-        """Import entries of other replicas between two positions, without those that are there already. If the file is
-        not at the first position, another worker was quicker, and nothing happens. Returns the position of the file."""
-        with self._changing(now):
-            found = self.position()
-            if found != since:
-                return found
-            self._add(entries, is_imported=True)
-            self._database.execute("INSERT OR REPLACE INTO replicas VALUES ('position', ?)", (until,))
-        return until
 
     def page(self, wanted: Wanted) -> list[Summary]:
         """Summaries of rows, each with its `id`, the newest first."""
@@ -360,19 +328,17 @@ class Ledger:
                 database.execute("ROLLBACK")
             raise
 
-    def _add(self, entries: Iterable[Entry], *, is_imported: bool = False) -> list[int]:
-        """Add rows and their sums, within a transaction. `is_imported`: from other replicas, which may repeat rows."""
-        numbered = [(int(entry.ended * 1e6) if entry.id is None else entry.id, entry) for entry in entries]
+    def _add(self, entries: Iterable[Entry]) -> None:
+        """Add rows and their sums, within a transaction."""
+        numbered = [(int(entry.ended * 1e6), entry) for entry in entries]
         oldest = min([number for number, _ in numbered], default=sys.maxsize)
         taken: dict[int, str] = dict(self._database.execute(_SINCE, (oldest,)))
         rows, sums = dict[int, tuple[Any, ...]](), dict[tuple[int, str, str], Sequence[float]]()
         refused = Counts[tuple[int, int]]()
         for wanted, entry in numbered:
             number, line = wanted, entry.summary
-            while number in taken and not (is_imported and taken[number] == line["request_id"]):
+            while number in taken:
                 number += 1  # another one ended at the same microsecond
-            if number in taken:
-                continue
             taken[number], rows[number] = line["request_id"], _row_of(entry)
             slot = int(entry.ended // SLOT_SECONDS)
             key = (slot, _storable(str(line.get("model", ""))), _storable(line.get("upstream", "")))
@@ -384,7 +350,6 @@ class Ledger:
         self._database.executemany(_ADD_UP, [(*key, *found) for key, found in sums.items()])
         self._database.executemany(_ADD_REFUSALS, [(*key, count) for key, count in refused.items()])
         self._added += len(rows)
-        return list(rows)
 
     def _used_bytes(self) -> int:
         """Bytes of the file without its free pages: three numbers of its head, so no row is read."""

@@ -1,19 +1,13 @@
-"""A finished request, as it is kept, and packed for other replicas."""
+"""A finished request, as it is kept."""
 
-import random
-import zlib
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec.structs import asdict, replace
 
 from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind
-from proxy.core.text import jsontext
-from proxy.shell.telemetry import Entry, Finished, Ledger, Line, Summary, Wanted, outcome_of, packed, unpacked
+from proxy.shell.telemetry import Finished, Line, outcome_of
 
 BLOCKS = (
     MessageReport("system", "", 10, 10),
@@ -138,93 +132,3 @@ BLOCK = {
     "reasons": [],
     "artifacts": [],
 }
-SUMMARY = {
-    "id": 0,
-    "request_id": "r",
-    "ended": "2026-01-01T00:00:00.000+00:00",
-    "outcome": "answered",
-    "status": 200,
-    "body_bytes": 9,
-    "sent_bytes": 9,
-    "answer_bytes": 9,
-    "total_ms": 1.5,
-    "message_tokens": {"kept": 9, "cut": 0, "left_out": 0},
-    "messages_left_out": 0,
-}
-
-
-def entry(blocks=None, **members):
-    return Entry(
-        1_000.0, cast(Summary, {**SUMMARY, **members}), blocks, {"requests": 1, "edited": True, "first_byte_ms": 2.5}, 1
-    )
-
-
-@given(st.text(st.characters(exclude_categories=()), max_size=20))
-def test_what_arrives_is_what_was_sent_whatever_the_model_is_called(name):
-    sent = entry([BLOCK], model=name, edits={"old_exchange": 2}, tokens_before=7)
-    message = packed(sent, 12)
-    assert message is not None
-    assert unpacked(message) == replace(sent, id=12)
-
-
-def test_a_long_or_unedited_request_goes_without_its_messages():
-    made = random.Random(5)
-    blocks = [{**BLOCK, "artifacts": [made.randbytes(24).hex()]} for _ in range(2_000)]
-    message = packed(entry(blocks, edits={"old_exchange": 1}), 1)
-    assert message is not None
-    assert len(message) < 16_384
-    found = unpacked(message)
-    assert found.blocks is None
-    unedited = packed(entry(blocks[:1]), 1)
-    assert unedited is not None
-    assert unpacked(unedited) == replace(entry(None), id=1)
-    assert packed(entry(problem=made.randbytes(16_384).hex()), 1) is None
-
-
-def changed(**members):
-    """A packed entry with something else in it."""
-    whole: dict[str, Any] = {**asdict(entry()), "id": 1, "sums": {"requests": 1}}
-    summary = {**whole["summary"], **members.pop("summary", {})}
-    return zlib.compress(jsontext.dump({**whole, "summary": summary, **members}))
-
-
-def test_what_others_pack_is_unpacked():
-    assert unpacked(changed()) == replace(entry(), id=1, sums={"requests": 1})
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"no entry",
-        zlib.compress(b"no JSON"),
-        zlib.compress(b"[" * 100_000),
-        zlib.compress(b" " * (2**20 + 1) + b"{}"),
-        changed(id=-1),
-        changed(id=2**60),
-        changed(ended=1e300),
-        changed(ended="now"),
-        changed(trouble=9),
-        changed(sums={"requests": -1}),
-        changed(sums={"requests": 10**400}),
-        changed(blocks=[1]),
-        changed(summary={"request_id": 5}),
-        changed(summary={"upstream": ["u"]}),
-        changed(summary={"edits": {"a": "b"}}),
-        changed(summary={"tokens_before": 2**70}),
-        changed(summary={"conversation": None}),
-        changed(summary={"status": "200"}),
-    ],
-)
-def test_what_could_not_be_a_row_is_nothing(message):
-    assert unpacked(message) is None
-
-
-@given(st.dictionaries(st.sampled_from(["model", "outcome", "problem", "warning"]), st.text()))
-def test_whatever_is_unpacked_can_be_kept(summary):
-    found = unpacked(changed(summary=summary))
-    assert found is not None
-    ledger = Ledger(None, 10)
-    ledger.take([found], "0-0", "1-0", 0.0)
-    assert ledger.count(Wanted()) == 1
-    ledger.close()

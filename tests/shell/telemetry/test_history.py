@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import RETRY_SECONDS, Finished, History, Ledger, RequestRecord, Unsent, Wanted
+from proxy.shell.telemetry import RETRY_SECONDS, Finished, History, Ledger, RequestRecord, Wanted
 
 BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
 
@@ -223,19 +223,3 @@ async def test_of_two_requests_with_one_id_the_newer_is_found(start):
     one.serve("req", status=200)
     one.serve("req", status=201)
     assert (await one.history.find("req"))["status"] == 201
-
-
-def test_what_is_unsent_is_bounded_in_number_and_in_bytes(monkeypatch):
-    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_UNSENT", 5)
-    monkeypatch.setattr("proxy.shell.telemetry.history.MAX_UNSENT_BYTES", 100)
-    unsent = Unsent()
-    unsent.put(b"%d" % number for number in range(9))
-    assert (len(unsent), unsent.take(2)) == (5, [b"4", b"5"])
-    unsent.give_back([b"4", b"5"])
-    assert unsent.take(1) == [b"4"]
-    unsent.put([b"x" * 98])
-    assert unsent.take(9) == [b"7", b"8", b"x" * 98]
-    unsent.put([b"y" * 101])
-    assert len(unsent) == 0
-    unsent.give_back([b"%d" % number for number in range(9)])
-    assert unsent.take(9) == [b"%d" % number for number in range(4, 9)]
