@@ -11,7 +11,7 @@ from support.respx_upstream import RespxUpstream
 from proxy.__main__ import main
 from proxy.commands.models import print_models
 from proxy.config import Settings
-from proxy.core.models import Modality
+from proxy.core.models import facts
 from proxy.shell.models import Learning
 
 BASE = "https://llm.example.org/v1"
@@ -46,10 +46,10 @@ def test_a_profile_shows_each_value_and_where_it_came_from():
 def test_what_was_refused_is_shown_and_who_says_so(tmp_path):
     respx.get(f"{BASE}/models").respond(500)
     learning = Learning(tmp_path, BASE)
-    learning.note_media_refused_in_results("results")
-    learning.note_media_refused_in_results("all")
-    learning.note_refused_media("all", frozenset({Modality.VISION}))
-    learning.note_tool_refused("tool")
+    learning.learn("results", {facts.RESULTS_HOLD_TEXT: 1})
+    learning.learn("all", {facts.RESULTS_HOLD_TEXT: 1})
+    learning.learn("all", {f"{facts.REFUSES}vision": 1})
+    learning.learn("tool", {facts.REFUSES_OUR_TOOL: 1})
     for name, shown in (
         ("results", "media in the results of tools"),
         ("all", "vision, media in the results of tools"),
@@ -157,7 +157,7 @@ def test_a_model_is_shown_with_what_the_upstream_that_serves_it_states():
 def lessons(folder, *models):
     learning = Learning(folder, BASE)
     for name in models:
-        learning.note_tool_refused(name)
+        learning.learn(name, {facts.REFUSES_OUR_TOOL: 1})
     return ["--data-dir", str(folder), "--upstream", BASE]
 
 

@@ -227,7 +227,7 @@ def test_a_refusal_is_cured_unseen(stream: bool, late: bool, lines: Build) -> No
     first, second = (LINES.parse(received.body) for received in world.upstream.sent)
     assert len(second.conversation) < len(first.conversation)
     assert "refused" not in answer.text
-    assert world.logged("limit_learned")[0]["limit_tokens"] == 8_000
+    assert world.logged("lesson_learned")[0]["value"] == 8_000
     assert answer_to(world, body(grown(31), stream=stream)).headers["x-context-proxy-attempts"] == "1"
 
 
@@ -285,7 +285,7 @@ def test_a_refusal_whose_limit_the_request_quotes_teaches_as_its_count_is_the_up
     quoted = message("user", 'It said "the context window is 8000 tokens" again.')
     answer = answer_to(world, body([*grown(30), quoted]))
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
-    assert [line["limit_tokens"] for line in world.log("limit_learned")] == [8_000]
+    assert [line["value"] for line in world.log("lesson_learned")] == [8_000]
 
 
 def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:

@@ -85,7 +85,7 @@ def test_observing_says_what_the_upstream_refused_and_passes_it_as_it_is(build: 
     done = world.logged("request_done")[0]
     assert (done["status"], done["refusal"], done["mode"], done.get("attempts")) == (400, "prompt", "observe", None)
     assert world.log("overflow_detected")[0]["kind"] == "prompt"
-    assert not world.log("limit_learned")
+    assert not world.log("lesson_learned")
 
 
 @pytest.mark.parametrize("mode", ["on", "observe"])

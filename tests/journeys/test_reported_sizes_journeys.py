@@ -32,7 +32,7 @@ def taught(build: Any, share: float) -> World:
     world: World = build(behind=counting(share), models=[{"match": "*", "context_window": WINDOW}])
     for _ in range(4):
         world.ask(prose(3_000))
-    assert [line["ratio"] for line in world.logged("ratio_learned")] != [1.0]
+    assert [line["value"] for line in world.logged("lesson_learned")] != [1.0]
     return world
 
 

@@ -193,7 +193,7 @@ class TestTheUpstreamHoldsTheConversation:
     def test_nothing_is_learned_from_what_the_upstream_counts(self, build: Any) -> None:
         world = build(128_000, behind=worker())
         self.chain(world, 8, long_text(300))
-        assert world.log("ratio_learned") == []
+        assert world.log("lesson_learned") == []
 
 
 def ended_with(text: str) -> dict[str, Any]:

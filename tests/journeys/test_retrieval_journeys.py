@@ -28,6 +28,7 @@ from support.upstream import (
     words,
 )
 
+from proxy.core.models import facts
 from proxy.core.notices import is_ours
 from proxy.demo import prompt_tokens
 from proxy.errors import ArtifactStoreUnavailable
@@ -240,7 +241,7 @@ def test_what_later_rounds_count_is_not_held_against_the_estimate_of_the_first(s
     world.upstream.counts = lambda body, _: (3 if has_read(body["messages"]) else 1) * estimate
     for _ in range(4):
         answer_to(world, request(), stream)
-    assert [line["ratio"] for line in world.log("ratio_learned")] == [1.0]
+    assert [line["value"] for line in world.log("lesson_learned")] == [1.0]
 
 
 def mixed(name: str) -> Reply:
@@ -515,7 +516,7 @@ def test_an_upstream_that_does_not_take_the_tool_gets_the_original(status: int, 
     answer = world.ask(body)
     assert (answer.headers["x-context-proxy-attempts"], len(world.upstream.sent)) == ("1", 3)
     assert "read_artifact" not in tools_in(world.upstream.last)
-    assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
+    assert [line["lesson"] for line in world.log("lesson_learned")] == [facts.REFUSES_OUR_TOOL]
     world.ask({**request("short"), "model": "another"})
     assert "read_artifact" in tools_in(world.upstream.sent[3])
 
@@ -526,7 +527,7 @@ def test_a_refused_tool_is_left_out_and_the_other_edits_stay(build: Any) -> None
     assert attempts == ["2", "1"]
     assert all("read_artifact" not in tools_in(sent) for sent in world.upstream.sent[1:])
     assert len(world.upstream.last.body) < len(LONG)
-    assert [line["model"] for line in world.log("tool_refusal_learned")] == ["m"]
+    assert [line["lesson"] for line in world.log("lesson_learned")] == [facts.REFUSES_OUR_TOOL]
 
 
 def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:
@@ -534,7 +535,7 @@ def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> N
     for _ in range(2):
         assert world.ask(request("short")).status_code == 400
     assert len(world.upstream.sent) == 4
-    assert not world.log("tool_refusal_learned")
+    assert facts.REFUSES_OUR_TOOL not in [line["lesson"] for line in world.log("lesson_learned")]
 
 
 def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:

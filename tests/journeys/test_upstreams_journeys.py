@@ -99,7 +99,7 @@ def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: An
     long = {**one_call("word " * 20_000), "model": "same-small"}
     healed = world.ask(long)
     assert (healed.status_code, healed.headers["x-context-proxy-attempts"]) == (200, "2")
-    limits = [line for line in world.log("limit_learned") if line["limit_tokens"] == SMALL]
+    limits = [line for line in world.log("lesson_learned") if line["value"] == SMALL]
     assert [line["model"] for line in limits] == ["same-small"]
     again = world.ask({**long, "user": "another"})
     assert (again.status_code, again.headers["x-context-proxy-attempts"]) == (200, "1")

@@ -40,7 +40,7 @@ def test_an_image_and_a_pdf_are_healed_once_and_then_known(tmp_path: Path) -> No
         place = notice.rsplit(" ", 1)[1].removesuffix(".")
         assert Path(place).read_bytes() == file, "the way to it works"
     log = proxy.log()
-    learned = [json.loads(line)["refused"] for line in log.splitlines() if '"media_refusal_learned"' in line]
-    assert learned[0] == ["vision"]
+    learned = [json.loads(line)["lesson"] for line in log.splitlines() if '"lesson_learned"' in line]
+    assert learned[0] == "refuses vision"
     assert base64_of(PNG)[:24] not in log
     assert "report.pdf" not in log

@@ -21,6 +21,7 @@ from support.upstream.sockets import Connection, SocketServer
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.config import Settings
+from proxy.core.models import facts
 from proxy.shell.models import MIN_SAMPLES
 from tools.ports import held_port
 
@@ -45,6 +46,10 @@ class World:
     def log(self, event: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.output.getvalue().splitlines()]
         return [line for line in lines if line["event"] == event]
+
+
+def lessons_in(world: World) -> dict[str, float]:
+    return {line["lesson"]: line["value"] for line in world.log("lesson_learned")}
 
 
 @contextlib.contextmanager
@@ -111,7 +116,7 @@ async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answe
         (cut,) = world.log("upstream_truncated_silently")
         assert (cut["window_tokens"], cut["level"]) == (4_096, "warning")
         assert "OLLAMA_CONTEXT_LENGTH" in cut["advice"]
-        assert [line["evidence"] for line in world.log("limit_learned")] == ["usage"]
+        assert lessons_in(world) == {facts.CUT_TO: 4_096, facts.STATED: 4_096}
         status, headers, _ = await world.ask(LONG)
         assert (headers["x-context-proxy-attempts"], len(server.chats)) == ("1", 3)
         assert server.chats[2] == server.chats[1], "its prefix is the one that is in the server's cache"
@@ -125,9 +130,7 @@ async def test_half_of_a_window_is_not_the_window(tmp_path: Path, left: int) -> 
     async with running(tmp_path, server) as world:
         await world.ask(body)
         await until(lambda: bool(world.log("request_done")))
-        (learned,) = world.log("limit_learned")
-        assert (learned["limit_tokens"], learned["evidence"]) == (2 * (left // 1_024) * 1_024, "usage")
-        assert world.log("ratio_learned") == []
+        assert lessons_in(world) == {facts.CUT_TO: 2 * (left // 1_024) * 1_024}
 
 
 async def test_a_user_message_that_the_server_has_cut_off_itself_is_an_overflow(tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ async def test_a_low_count_within_a_window_that_is_certain_proves_nothing_agains
     async with running(tmp_path, server) as world:
         _, headers, _ = await world.ask(LONG)
         assert headers["x-context-proxy-attempts"] == "1"
-        assert not world.log("limit_learned")
+        assert not lessons_in(world).keys() & facts.IN_TOKENS
 
 
 async def test_nor_does_it_against_a_ratio_that_other_content_has_taught(tmp_path: Path) -> None:
@@ -189,11 +192,11 @@ async def test_nor_does_it_against_a_ratio_that_other_content_has_taught(tmp_pat
         for turn in range(1, MIN_SAMPLES + 1):
             await world.ask(conversation(10_000 + turn, model=MODEL))
             await until(lambda: len(world.log("request_done")) == turn)  # noqa: B023
-        assert world.log("ratio_learned")
+        assert any(name.startswith(facts.RATIO) for name in lessons_in(world))
         server.counted = 3_300  # as of a table whose columns are padded with blanks
         _, headers, _ = await world.ask(LONG)
         assert headers["x-context-proxy-attempts"] == "1"
-        assert not world.log("limit_learned")
+        assert not lessons_in(world).keys() & facts.IN_TOKENS
 
 
 async def test_no_second_send_is_made_where_they_are_off_and_the_next_turn_knows(tmp_path: Path) -> None:

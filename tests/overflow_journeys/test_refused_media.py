@@ -74,7 +74,7 @@ async def test_a_refused_image_goes_up_as_text_unseen_and_is_remembered(
     log = capsys.readouterr().out
     (refused,) = events(log, "media_refused")
     assert (refused["cure"], refused["refused"]) == ("without_media", ["vision"])
-    assert events(log, "media_refusal_learned")[0]["refused"] == ["vision"]
+    assert events(log, "lesson_learned")[0]["lesson"] == "refuses vision"
     routed = events(log, "media_routed")
     assert {(line["kind"], line["mime"], line["route"]) for line in routed} == {("image", "image/png", "description")}
     assert base64_of(PNG)[:20] not in log

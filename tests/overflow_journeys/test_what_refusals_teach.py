@@ -162,7 +162,7 @@ async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_
             stage.model.plays(*[counted_by(8_000, 1.5)] * int(attempts))
             answer = await stage.ask(conversation(6_500, exchanges=exchanges, model="gpt-4o"))
             assert (answer.status, answer.attempts) == (200, attempts)
-    learned = [line for line in capfd.readouterr().out.splitlines() if "ratio_learned" in line]
+    learned = [line for line in capfd.readouterr().out.splitlines() if '"lesson":"ratio ' in line]
     assert len(learned) == 1
 
 

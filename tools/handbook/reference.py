@@ -170,7 +170,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "a tool result was cut at its `limit`, and all of it is in the file of that name",
     ),
     (("media_routed",), "an image, a sound or a file was moved or described: kind, type, bytes, route"),
-    (("media_refused", "media_refusal_learned"), "media were refused and sent as text instead; what is remembered"),
+    (("media_refused",), "media were refused and sent as text instead"),
     (
         ("overflow_detected", "overflow_retried", "original_retried"),
         "the upstream refused; what was sent next, with the same members as `request_planned`, and the goal that was "
@@ -183,9 +183,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (("history_healed",), "the upstream refused the history, which was repaired and sent again"),
     (
-        ("limit_learned", "ratio_learned", "tool_refusal_learned", "cut_refusal_learned"),
-        "the upstream taught something: its limits, how it counts texts, that it does not accept "
-        "`read_artifact`; `context-proxy models --forget --all` erases it",
+        ("lesson_learned",),
+        "the upstream taught something about a model (`*`: about all): `lesson` names it, such as `window`, "
+        "`at most images`, `refuses vision` or `ratio` with a counter, and `value` is the limit, or 1; 0: it no "
+        "longer holds. `context-proxy models --forget --all` erases it",
     ),
     (
         ("configured_window_corrected",),

@@ -132,6 +132,11 @@ class Search(Struct, frozen=True, array_like=True):
         return structs.replace(self, guess=guess, passed=passed) if is_worth_it else self
 
 
+def size_of(value: float | Search) -> float:
+    """A value as one number."""
+    return value.guess if isinstance(value, Search) else value
+
+
 class Key(NamedTuple):
     """Whose lesson it is, and about what."""
 
@@ -151,7 +156,7 @@ class Lesson(Struct, frozen=True, array_like=True):
     @property
     def size(self) -> float:
         """As one number."""
-        return self.value.guess if isinstance(self.value, Search) else self.value
+        return size_of(self.value)
 
 
 Rows: TypeAlias = Mapping[Key, Lesson]

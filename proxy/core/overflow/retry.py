@@ -285,33 +285,19 @@ def still_stands(refused: Attempt, cure: Cure) -> bool:
     )
 
 
-class Learned(StrEnum):
-    """What a cure that was proven has taught."""
-
-    HISTORY = "history"
-    """The history of this conversation holds what was refused."""
-    CUT_RESULTS = "cut_results"
-    """Cut results are refused."""
-    OUR_TOOL = "our_tool"
-    """The proxy's own tool is refused."""
-    BYTES = "bytes"
-    """A body of so many bytes is refused, one of fewer accepted."""
-    SIZE = "size"
-    """A prompt of so many tokens is accepted."""
-    SEARCH = "search"
-    """A prompt of so many tokens is refused, without a word."""
-    MEDIA = "media"
-    """The model does not read some kinds of input."""
-    MEDIA_IN_RESULTS = "media_in_results"
-    """Tool results must not hold media."""
-    LIMIT = "limit"
-    """The limit that was named is kept."""
+HISTORY: Final = "history"
+"""A lesson about this conversation alone: its history holds what was refused."""
+BYTES: Final = "bytes"
+"""The size of the body that was refused."""
+SIZE: Final = "size"
+"""The size of the prompt that was accepted."""
 
 
 class Lesson(NamedTuple, Generic[_Attempt]):
     """One thing that a history has taught."""
 
-    learned: Learned
+    about: str
+    """`HISTORY`, `BYTES`, `SIZE`, or the name of a fact, or its beginning."""
     refused: _Attempt
     sent: _Attempt
     """What the upstream has accepted instead, or refused for another reason."""
@@ -329,13 +315,13 @@ def lessons_of(history: Sequence[_Attempt]) -> Sequence[Lesson[_Attempt]]:
         return ()
     if not _proves(last, history[begin:]):
         is_same_seal = last.cure.reason is last.outcome.verdict.kind is VerdictKind.SEAL  # these are others
-        return (Lesson(Learned.HISTORY, history[-2], last),) if is_same_seal else ()
+        return (Lesson(HISTORY, history[-2], last),) if is_same_seal else ()
     undone = last.cure.kind is AttemptKind.ORIGINAL  # so the cures before it prove nothing
     is_accepted = last.outcome.is_accepted
     return [
-        Lesson(learned, history[index - 1], history[index])
+        Lesson(about, history[index - 1], history[index])
         for index in (unproven[-1:] if undone else unproven)
-        for learned in _taught(history[index].cure, history[index - 1].outcome.verdict, is_accepted=is_accepted)
+        for about in _taught(history[index].cure, history[index - 1].outcome.verdict, is_accepted=is_accepted)
     ]
 
 
@@ -343,29 +329,29 @@ def _proves(attempt: Attempt, cured: Sequence[Attempt]) -> bool:
     return attempt.outcome.is_accepted or attempt.outcome.proves([one.cure for one in cured])
 
 
-def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[Learned]:
+def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[str]:
     """What this cure has taught of this refusal, now that it is proven."""
     if cure.kind is AttemptKind.REPAIRED:
-        yield Learned.HISTORY
+        yield HISTORY
     if refusal.named is not None and (cure.keeps_to or cure.kind is AttemptKind.SHORTER_REPLY):
-        yield Learned.LIMIT
+        yield facts.AT_MOST
     if refusal.is_conditional:
         return
     match cure.kind:
         case AttemptKind.ORIGINAL if refusal.misses_json and is_accepted:
-            yield Learned.CUT_RESULTS
+            yield facts.CUT_RESULTS_REFUSED
         case AttemptKind.WITHOUT_TOOL:
-            yield Learned.OUR_TOOL
+            yield facts.REFUSES_OUR_TOOL
         case AttemptKind.FEWER_BYTES:
-            yield Learned.BYTES
+            yield BYTES
         case AttemptKind.EMERGENCY if refusal.names_no_limit and is_accepted:
             if refusal.is_suspect:
-                yield Learned.SEARCH
-            yield Learned.SIZE
+                yield facts.SEARCH
+            yield SIZE
         case AttemptKind.WITHOUT_MEDIA if refusal.refuses_in_results:
-            yield Learned.MEDIA_IN_RESULTS
+            yield facts.RESULTS_HOLD_TEXT
         case AttemptKind.WITHOUT_MEDIA if refusal.refuses_model:
-            yield Learned.MEDIA
+            yield facts.REFUSES
 
 
 def _least_reply(*cures: Cure) -> int | None:

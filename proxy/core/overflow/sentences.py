@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -98,164 +98,120 @@ def read_sentences(text: str) -> list[Reading]:
     return readings
 
 
-def _read_sentence(text: str) -> Reading:
-    sentence = _Sentence(text)
-    if (veto := _named_fault(sentence) or _veto(sentence)) is not None:
-        return Reading(text, veto)
-    strength = _strength(sentence)
-    if strength is Strength.NONE:
-        return Reading(text, _otherwise(sentence))
-    kind = VerdictKind.PROMPT
-    if sentence.has(words.REPLY):
-        kind = VerdictKind.PROMPT_PLUS_REPLY if _is_joint(sentence) else VerdictKind.REPLY_ONLY
-    if kind is VerdictKind.REPLY_ONLY:
-        return Reading(text, kind)
-    if strength is Strength.HINT:
-        kind = VerdictKind.PROMPT  # what to shorten is advice, and says nothing about what was too long
-    return Reading(text, kind, strength, sentence.has(words.CONTEXT))
+_Cue: TypeAlias = re.Pattern[str] | tuple[re.Pattern[str], ...]
+"""A class of words, or several of which one has to occur."""
+
+
+class _Meaning(NamedTuple):
+    """A sentence with these words says that the request was refused for this reason."""
+
+    kind: VerdictKind
+    has: tuple[_Cue, ...] = ()
+    """All of them occur."""
+    lacks: tuple[tuple[_Cue, ...], ...] = ()
+    """Of none of these groups do all occur."""
+    strength: Strength = Strength.NONE
+    """How much it says of a prompt that is too long."""
+
+
+def _too_long(strength: Strength, *has: _Cue, lacks: tuple[tuple[_Cue, ...], ...] = ()) -> _Meaning:
+    return _Meaning(VerdictKind.PROMPT, has, lacks, strength)
+
+
+_MEASURE: Final = (words.TOKEN, words.CHARACTERS)
+_MEASURE_OF_TEXT: Final = (*_MEASURE, words.CONTEXT)
+"""Not bytes, pixels or items."""
+_BREAKS_THE_WINDOW: Final = (words.CONTEXT, words.EXCEED)
+_NOT_OF_TEXT: Final = ((words.TOO_LONG,), (_MEASURE_OF_TEXT, (words.PROMPT, words.REQUEST)))
+_RULE: Final = (_NUMBER, (words.BOUND, words.MUST))
+_MEANINGS: Final = (
+    *(_Meaning(kind, all_of, (_BREAKS_THE_WINDOW,)) for kind, all_of in words.FAULTS),
+    _Meaning(VerdictKind.RATE, (words.RATE,)),
+    _Meaning(VerdictKind.TRANSIENT, (words.RESOURCE,)),
+    _Meaning(VerdictKind.FIELD, (words.TRUNCATION,)),
+    _too_long(Strength.STRONG, *_BREAKS_THE_WINDOW),  # the window's name outweighs words that often occur beside it
+    _Meaning(VerdictKind.MEDIA, (words.COUNT, words.MEDIA, words.NONE_ALLOWED)),
+    _Meaning(VerdictKind.COUNT, (words.COUNT,)),
+    _Meaning(VerdictKind.AUTH, (words.FOREIGN_TOKEN,), ((words.PROMPT,),)),
+    _Meaning(VerdictKind.QUOTA, (words.QUOTA,)),
+    _Meaning(VerdictKind.PAIRING, (words.PAIRING, words.PAIRED)),
+    _Meaning(VerdictKind.SEAL, (words.SEALED, words.BROKEN_SEAL)),
+    _Meaning(VerdictKind.MEDIA, (words.MEDIA, words.UNSUPPORTED)),
+    _Meaning(VerdictKind.FIELD, (words.FIELD,)),
+    _Meaning(
+        VerdictKind.FIELD,
+        (words.FIELD_NOUN, (words.LENGTH, words.CHARACTERS)),
+        ((words.TOKEN,), (words.TOO_LONG,)),
+    ),
+    _Meaning(VerdictKind.BYTES, (words.MEDIA, words.EXCEED, words.BYTES), _NOT_OF_TEXT),
+    _Meaning(VerdictKind.BYTES, (words.MEDIA, words.EXCEED, words.REQUEST_TOO_LARGE), ((words.PROMPT,), *_NOT_OF_TEXT)),
+    _Meaning(VerdictKind.FIELD, (words.MEDIA, words.EXCEED), _NOT_OF_TEXT),
+    _Meaning(VerdictKind.BYTES, (words.BYTES,), ((_MEASURE_OF_TEXT,),)),
+    _Meaning(VerdictKind.BYTES, (words.REQUEST_TOO_LARGE,), ((words.PROMPT,), (_MEASURE_OF_TEXT,))),
+    _Meaning(VerdictKind.POLICY, (words.POLICY,), ((_MEASURE_OF_TEXT,),)),
+    _too_long(Strength.STRONG, words.PROMPT, (words.TOO_LONG, words.TOO_MANY_TOKENS)),
+    _too_long(Strength.STRONG, words.EXCEED, words.PROMPT, (*_MEASURE, words.LENGTH)),
+    _too_long(Strength.STRONG, words.EXCEED, _MEASURE, words.BOUND, words.REQUEST),
+    _too_long(Strength.FAIR, words.EXCEED, _MEASURE, (words.BOUND, words.REQUEST)),
+    _too_long(Strength.FAIR, words.EXCEED, words.PROMPT, (words.BOUND, words.TOO_LARGE)),
+    _too_long(Strength.FAIR, words.EXCEED, words.REQUEST, words.LENGTH, (words.BOUND, words.OUT_OF_RANGE)),
+    _too_long(Strength.FAIR, words.TOO_MANY_TOKENS),
+    _too_long(Strength.FAIR, words.REQUEST, words.TOO_LONG),
+    _too_long(Strength.FAIR, words.EXCEED, words.LENGTH, words.BARE_LIMIT),
+    _too_long(Strength.FAIR, *_RULE, words.CONTEXT, lacks=((words.MINIMUM,),)),
+    _too_long(Strength.FAIR, *_RULE, words.PROMPT, (*_MEASURE, words.LENGTH), lacks=((words.MINIMUM,),)),
+    _too_long(Strength.HINT, *_RULE, _MEASURE, lacks=((words.MINIMUM,),)),
+    _too_long(Strength.HINT, *_RULE, words.REQUEST, words.LENGTH, lacks=((words.MINIMUM,),)),
+    _too_long(Strength.HINT, words.REDUCE, (words.PROMPT, words.CONTEXT)),
+    _too_long(Strength.HINT, words.REDUCE, _MEASURE, words.REQUEST),
+    _Meaning(VerdictKind.REPLY_ONLY, (words.REPLY_PARAMETER,)),
+    _Meaning(VerdictKind.REPLY_ONLY, (words.REPLY, words.EXCEED)),
+    _Meaning(VerdictKind.POLICY, (words.POLICY,)),
+    _Meaning(VerdictKind.AUTH, (words.AUTH,)),
+    _Meaning(VerdictKind.TRANSIENT, (words.TRANSIENT,)),
+    _Meaning(VerdictKind.UNKNOWN),
+)
+"""The first that holds decides."""
+_ALSO_OF_THE_PROMPT: Final[tuple[tuple[_Cue, ...], ...]] = (
+    (words.LEFT, words.CONTEXT),
+    (words.PROMPT, (words.CONTEXT, words.SUM)),
+)
+"""A sentence about the reply with these is about the prompt, too: their sum, both of them, or what is left."""
 
 
 class _Sentence:
     """The word classes in a sentence; each is searched for at most once."""
 
-    __slots__ = ("_found", "text")
+    __slots__ = ("_found", "_text")
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self._text = text
         self._found: dict[re.Pattern[str], bool] = {}
 
-    def has(self, pattern: re.Pattern[str]) -> bool:
-        if (found := self._found.get(pattern)) is None:
-            found = self._found[pattern] = pattern.search(self.text) is not None
+    def has(self, cue: _Cue) -> bool:
+        if isinstance(cue, tuple):
+            return any(map(self.has, cue))
+        if (found := self._found.get(cue)) is None:
+            found = self._found[cue] = cue.search(self._text) is not None
         return found
 
-    @property
-    def breaks_the_window(self) -> bool:
-        return self.has(words.CONTEXT) and self.has(words.EXCEED)
-
-    @property
-    def measures_bytes(self) -> bool:
-        return self.has(words.BYTES) or (self.has(words.REQUEST_TOO_LARGE) and not self.has(words.PROMPT))
-
-    @property
-    def measures_text(self) -> bool:
-        """Tokens, characters or the window, but not bytes, pixels or items."""
-        return self.has(words.TOKEN) or self.has(words.CHARACTERS) or self.has(words.CONTEXT)
+    def has_all(self, cues: Iterable[_Cue]) -> bool:
+        return all(map(self.has, cues))
 
 
-_VETOES_WHATEVER_ELSE: Final = (
-    (words.RATE, VerdictKind.RATE),
-    (words.RESOURCE, VerdictKind.TRANSIENT),
-    (words.TRUNCATION, VerdictKind.FIELD),
-)
-
-
-def _veto(sentence: _Sentence) -> VerdictKind | None:
-    """Another reason that the sentence gives. The window's name outweighs words that often occur beside it."""
-    for words_of, kind in _VETOES_WHATEVER_ELSE:
-        if sentence.has(words_of):
-            return kind
-    if sentence.breaks_the_window:
-        return None
-    if sentence.has(words.COUNT):
-        return (
-            VerdictKind.MEDIA if sentence.has(words.MEDIA) and sentence.has(words.NONE_ALLOWED) else VerdictKind.COUNT
-        )
-    if sentence.has(words.FOREIGN_TOKEN) and not sentence.has(words.PROMPT):
-        return VerdictKind.AUTH
-    if sentence.has(words.QUOTA):
-        return VerdictKind.QUOTA
-    if (fault := _fault_of_history(sentence)) is not None:
-        return fault
-    if sentence.has(words.MEDIA) and sentence.has(words.UNSUPPORTED):
-        return VerdictKind.MEDIA
-    if sentence.has(words.FIELD) or (
-        sentence.has(words.FIELD_NOUN)
-        and (sentence.has(words.LENGTH) or sentence.has(words.CHARACTERS))
-        and not sentence.has(words.TOKEN)
-        and not sentence.has(words.TOO_LONG)
-    ):
-        return VerdictKind.FIELD
-    is_about_text = sentence.has(words.PROMPT) or sentence.has(words.REQUEST)
-    if (
-        sentence.has(words.MEDIA)
-        and sentence.has(words.EXCEED)
-        and not sentence.has(words.TOO_LONG)
-        and not (sentence.measures_text and is_about_text)
-    ):
-        return VerdictKind.BYTES if sentence.measures_bytes else VerdictKind.FIELD
-    if sentence.measures_text:
-        return None
-    if sentence.measures_bytes:
-        return VerdictKind.BYTES
-    return VerdictKind.POLICY if sentence.has(words.POLICY) else None
-
-
-def _named_fault(sentence: _Sentence) -> VerdictKind | None:
-    """The fault of a history that a sentence names by all of its words."""
-    if sentence.breaks_the_window:
-        return None
-    return next((kind for kind, all_of in words.FAULTS if all(map(sentence.has, all_of))), None)
-
-
-def _fault_of_history(sentence: _Sentence) -> VerdictKind | None:
-    if sentence.has(words.PAIRING) and sentence.has(words.PAIRED):
-        return VerdictKind.PAIRING
-    return VerdictKind.SEAL if sentence.has(words.SEALED) and sentence.has(words.BROKEN_SEAL) else None
-
-
-def _otherwise(sentence: _Sentence) -> VerdictKind:
-    """The subject of a sentence that says nothing about length."""
-    if sentence.has(words.REPLY_PARAMETER) or (sentence.has(words.REPLY) and sentence.has(words.EXCEED)):
-        return VerdictKind.REPLY_ONLY
-    if sentence.has(words.POLICY):
-        return VerdictKind.POLICY
-    if sentence.has(words.AUTH):
-        return VerdictKind.AUTH
-    return VerdictKind.TRANSIENT if sentence.has(words.TRANSIENT) else VerdictKind.UNKNOWN
-
-
-def _strength(sentence: _Sentence) -> Strength:
-    prompt, request, measure = (
-        sentence.has(words.PROMPT),
-        sentence.has(words.REQUEST),
-        sentence.has(words.TOKEN) or sentence.has(words.CHARACTERS),
-    )
-    if sentence.breaks_the_window or (prompt and (sentence.has(words.TOO_LONG) or sentence.has(words.TOO_MANY_TOKENS))):
-        return Strength.STRONG
-    if sentence.has(words.EXCEED):
-        if prompt and (measure or sentence.has(words.LENGTH)):
-            return Strength.STRONG
-        if measure and sentence.has(words.BOUND):
-            return Strength.STRONG if request else Strength.FAIR
-        is_bounded = sentence.has(words.BOUND) or sentence.has(words.OUT_OF_RANGE)
-        if (measure and request) or (prompt and (sentence.has(words.BOUND) or sentence.has(words.TOO_LARGE))):
-            return Strength.FAIR
-        if request and sentence.has(words.LENGTH) and is_bounded:
-            return Strength.FAIR
-    if sentence.has(words.TOO_MANY_TOKENS) or (request and sentence.has(words.TOO_LONG)):
-        return Strength.FAIR
-    if sentence.has(words.EXCEED) and sentence.has(words.LENGTH) and words.BARE_LIMIT.fullmatch(sentence.text):
-        return Strength.FAIR
-    is_rule = (
-        sentence.has(_NUMBER)
-        and (sentence.has(words.BOUND) or sentence.has(words.MUST))
-        and not sentence.has(words.MINIMUM)
-    )
-    if is_rule and (sentence.has(words.CONTEXT) or (prompt and (measure or sentence.has(words.LENGTH)))):
-        return Strength.FAIR
-    if is_rule and (measure or (request and sentence.has(words.LENGTH))):
-        return Strength.HINT
-    if sentence.has(words.REDUCE) and (prompt or sentence.has(words.CONTEXT) or (measure and request)):
-        return Strength.HINT
-    return Strength.NONE
-
-
-def _is_joint(sentence: _Sentence) -> bool:
-    """Whether a sentence about the reply is also about the prompt: their sum, both of them, or what is left."""
-    if sentence.has(words.LEFT) and sentence.has(words.CONTEXT):
-        return True
-    return sentence.has(words.PROMPT) and (sentence.has(words.CONTEXT) or sentence.has(words.SUM))
+def _read_sentence(text: str) -> Reading:
+    sentence = _Sentence(text)
+    rows = (row for row in _MEANINGS if sentence.has_all(row.has) and not any(map(sentence.has_all, row.lacks)))
+    meaning = next(rows)
+    if not meaning.strength:
+        return Reading(text, meaning.kind)
+    kind = VerdictKind.PROMPT
+    if sentence.has(words.REPLY):
+        if not any(map(sentence.has_all, _ALSO_OF_THE_PROMPT)):
+            return Reading(text, VerdictKind.REPLY_ONLY)
+        if meaning.strength > Strength.HINT:  # what to shorten is advice, and does not say what was too long
+            kind = VerdictKind.PROMPT_PLUS_REPLY
+    return Reading(text, kind, meaning.strength, sentence.has(words.CONTEXT))
 
 
 def says_nothing(text: str) -> bool:

@@ -75,8 +75,8 @@ EXCEED: Final = _any(
 OUT_OF_RANGE: Final = _any("out of range", "outside (?:of )?(?:the )?(?:(?:allowed|valid) )?range")
 
 BARE_LIMIT: Final = re.compile(
-    r"\W*(?:error: ?)?(?:the )?(?:(?:max(?:imum)?|length|limit|exceeds?|exceeded|is|was|has been|allowed)\W*){3,8}"
-    r"|\W*(?:请求|已经?){0,2}(?:超过|超出)了?(?:模型|系统)?的?最大长度(?:限制|上限)?\W*"
+    r"\A(?:\W*(?:error: ?)?(?:the )?(?:(?:max(?:imum)?|length|limit|exceeds?|exceeded|is|was|has been|allowed)\W*){3,8}"
+    r"|\W*(?:请求|已经?){0,2}(?:超过|超出)了?(?:模型|系统)?的?最大长度(?:限制|上限)?\W*)\Z"
 )
 """A whole sentence that says, without a subject, that something is too long: `length limit exceeded`, or
 `超过最大长度`, which hermes-agent knows from Chinese providers (github.com/NousResearch/hermes-agent,

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.core.models import Key, Lesson, Lessons, Modality, Rows, Search, facts
+from proxy.core.models import Key, Lesson, Lessons, Rows, Search, facts
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
@@ -125,14 +125,12 @@ class Learning:
         if not verdict.limit_is_learnable or limit is None or not SMALLEST_WINDOW_TOKENS <= limit <= LARGEST_TOKENS:
             return
         if unit is Unit.CHARS:
-            if self._learn(model, by, {facts.CHARS: limit}):
-                logger().info("limit_learned", model=key_of(model), limit_chars=limit, scope=scope.value)
+            self.learn(model, {facts.CHARS: limit}, by)
             return
         is_known = bool(self._binding(model, by).keys() & facts.IN_TOKENS)
         if scope is Scope.WINDOW and limit == certain_window_tokens and not is_known:
             return  # the source that states it will also state changes
-        if self._learn_limit(model, by, facts.INPUT if scope is Scope.INPUT else facts.WINDOW, limit):
-            logger().info("limit_learned", model=key_of(model), limit_tokens=limit, scope=scope.value)
+        self._learn_limit(model, by, facts.INPUT if scope is Scope.INPUT else facts.WINDOW, limit)
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None, by: str = "") -> None:
         """Keep the window to which the upstream has silently cut a prompt, as its usage proves. If that is the certain
@@ -141,32 +139,20 @@ class Learning:
             return
         whose = facts.THE_SERVER if window_tokens == certain_window_tokens else by
         if certain_window_tokens is not None:
-            self._learn(model, whose, {facts.STATED: certain_window_tokens})
-        if self._learn_limit(model, whose, facts.CUT_TO, window_tokens):
-            window = Scope.WINDOW.value
-            logger().info(
-                "limit_learned", model=key_of(model), limit_tokens=window_tokens, scope=window, evidence="usage"
-            )
+            self.learn(model, {facts.STATED: certain_window_tokens}, whose)
+        self._learn_limit(model, whose, facts.CUT_TO, window_tokens)
 
     def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int, by: str = "") -> None:
         """Keep that a prompt far larger than a guess was accepted: the window is at least that large."""
         known = self._binding(model, by).get(facts.TAKEN)
-        if not guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS:
-            return
-        if (known is None or known.size <= prompt_tokens) and self._learn(model, by, {facts.TAKEN: prompt_tokens}):
-            logger().info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
+        is_far_over = guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS
+        if is_far_over and (known is None or known.size <= prompt_tokens):
+            self.learn(model, {facts.TAKEN: prompt_tokens}, by)
 
     def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
         """Compare an accepted prompt with the learned limits: one that it has exceeded no longer holds."""
-        if not self._in_force:
-            return
-        passed = {
-            name: 0
-            for name, lesson in self._binding(model, by).items()
-            if name in _COUNTED and lesson.size < prompt_tokens
-        }
-        if self._learn(model, by, passed):
-            logger().info("limit_learned", model=key_of(model), limit_tokens=None, taken_tokens=prompt_tokens)
+        known = self._binding(model, by).items()
+        self.learn(model, {name: 0 for name, one in known if name in _COUNTED and one.size < prompt_tokens}, by)
 
     def note_allocated(self, model: str, window_tokens: int) -> None:
         """The server itself reports a new window: what it said earlier, and smaller limits, no longer hold."""
@@ -175,8 +161,7 @@ class Learning:
             stated = self._binding(model, by).get(facts.STATED)
             is_smaller = any(lessons[name].size < window_tokens for name in lessons.keys() & facts.IN_TOKENS)
             if about == key and is_smaller and (stated is None or stated.size != window_tokens):
-                self._learn(model, facts.THE_SERVER, {facts.STATED: window_tokens})
-                logger().info("limit_learned", model=key, limit_tokens=None, allocated_tokens=window_tokens)
+                self.learn(model, {facts.STATED: window_tokens}, facts.THE_SERVER)
                 return
 
     def note_count(self, model: str, counted_by: str, estimate_tokens: int, prompt_tokens: int, by: str = "") -> None:
@@ -193,7 +178,7 @@ class Learning:
             return
         raised = rounded_up(ratio + RATIO_STEP / 2)  # the next prompts may be slightly above it
         self._samples.put(whose, Samples((raised,), may_be_dense=True))
-        self._adopt_ratio(model, counted_by, by, raised)
+        self.learn(model, {f"{facts.RATIO}{counted_by}": raised}, by)
 
     def search(self, model: str | None, by: str | None = "") -> Search | None:
         """The search for a limit that no refusal of this tenant has named; for every model: for one in bytes."""
@@ -232,7 +217,6 @@ class Learning:
         if self._learn_limit(model, by, facts.SEARCH, search):
             self._passed.pop((key_of(model), by))
             self._suspected.pop((key_of(model), by))
-            self._log_search(model, search)
 
     def note_suspected(self, model: str, refused_tokens: int, by: str = "") -> None:
         """Remember the size of a prompt refused without a word: the next second send will be smaller."""
@@ -258,23 +242,7 @@ class Learning:
                 refused.pop(key)
         known = self.search(model, by) if self._in_force and is_first else None
         if known is not None and (found := known.after_pass(prompt_tokens)) is not known:
-            self._learn(model, by, {facts.SEARCH: found or 0})
-            self._log_search(model, found)
-
-    def _log_search(self, model: str | None, search: Search | None) -> None:
-        limit = None if search is None else search.guess
-        named = {"limit_bytes": limit} if model is None else {"limit_tokens": limit}
-        logger().info("limit_learned", model=key_of(model), **named, scope=Scope.INPUT.value, inferred=True)
-
-    def note_refused_media(self, model: str, modalities: frozenset[Modality], by: str = "") -> None:
-        """Keep which media a model cannot read, once the same request was accepted without them."""
-        if self._learn(model, by, dict.fromkeys([f"{facts.REFUSES}{kind}" for kind in modalities], 1)):
-            logger().info("media_refusal_learned", model=key_of(model), refused=sorted(modalities))
-
-    def note_media_refused_in_results(self, model: str, by: str = "") -> None:
-        """Keep that an upstream accepts only text in tool results."""
-        if self._learn(model, by, {facts.RESULTS_HOLD_TEXT: 1}):
-            logger().info("media_refusal_learned", model=key_of(model), refused=["tool_results"])
+            self.learn(model, {facts.SEARCH: found or 0}, by)
 
     def note_bytes(self, refused: int, taken: int, by: str = "") -> None:
         """Keep that a body was refused for its bytes and accepted with fewer."""
@@ -284,24 +252,8 @@ class Learning:
     def note_rate(self, model: str, tokens: int, by: str = "", *, holds_reply: bool = True) -> None:
         """Keep a rate that one request exceeded alone, as we count tokens. `holds_reply`: whether its reply limit
         counted."""
-        is_rate = SMALLEST_WINDOW_TOKENS <= tokens <= LARGEST_TOKENS
-        if is_rate and self._learn(model, by, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: tokens}):
-            logger().info("limit_learned", model=key_of(model), limit_tokens=tokens, per="minute")
-
-    def note_limit(self, model: str, name: str, value: int, by: str = "") -> None:
-        """Keep any other limit that a refusal has stated."""
-        if self._learn(model, by, {f"{facts.AT_MOST}{name}": value}):
-            logger().info("limit_learned", model=key_of(model), limit=name, at_most=value)
-
-    def note_tool_refused(self, model: str, by: str = "") -> None:
-        """Keep that an upstream does not accept the proxy's own tool."""
-        if self._learn(model, by, {facts.REFUSES_OUR_TOOL: 1}):
-            logger().info("tool_refusal_learned", model=key_of(model))
-
-    def note_cut_results_refused(self, model: str, by: str = "") -> None:
-        """Keep that an upstream does not accept results that were cut on arrival."""
-        if self._learn(model, by, {facts.CUT_RESULTS_REFUSED: 1}):
-            logger().info("cut_refusal_learned", model=key_of(model))
+        if SMALLEST_WINDOW_TOKENS <= tokens <= LARGEST_TOKENS:
+            self.learn(model, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: tokens}, by)
 
     def note_usage(
         self,
@@ -345,11 +297,7 @@ class Learning:
         else:
             news = samples.news(known if is_measured else None, needed)
         if news is not None or is_measured:
-            self._adopt_ratio(model, counted_by, by, news or known)
-
-    def _adopt_ratio(self, model: str, counted_by: str, by: str, ratio: float) -> None:
-        if self._learn(model, by, {f"{facts.RATIO}{counted_by}": ratio}):
-            logger().info("ratio_learned", model=key_of(model), ratio=ratio)
+            self.learn(model, {f"{facts.RATIO}{counted_by}": news or known}, by)
 
     def refresh(self) -> None:
         """Take over what other workers have adopted or erased since, and let lapse what is too old: one look at the
@@ -401,10 +349,10 @@ class Learning:
     def _learn_limit(self, model: str | None, by: str, name: str, value: float | Search) -> bool:
         """Keep a limit in tokens: what is met longer than a refusal must not come back when this one lapses."""
         longer = self._binding(model, by).keys() & {facts.CUT_TO, facts.LATE} - {name}
-        return self._learn(model, by, {**dict.fromkeys(longer, 0), name: value})
+        return self.learn(model, {**dict.fromkeys(longer, 0), name: value}, by)
 
-    def _learn(self, model: str | None, by: str, new: Mapping[str, float | Search]) -> bool:
-        """Keep what a tenant has met; whether any of it is news for it. A limit of 0: it no longer holds."""
+    def learn(self, model: str | None, new: Mapping[str, float | Search], by: str = "") -> bool:
+        """Keep what a tenant has met, as values by name; whether any of it is news for it. 0: it no longer holds."""
         if not self._enabled or not new:
             return False
         self.refresh()  # what was erased elsewhere must not be written back
@@ -422,6 +370,8 @@ class Learning:
             at = max(now, max(earlier, default=0.0) + 0.001)
             self._change({Key(key, by, name): Lesson(new[name], at) for name in news | old})
             self.on_lesson()
+        for name in sorted(news):
+            logger().info("lesson_learned", model=key_of(model), lesson=name, value=facts.size_of(new[name]))
         return bool(news)
 
     def _change(self, rows: Rows) -> None:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 
 from proxy.core.compaction import Compressed, Pipeline, Plan, Progress, Reading, clamped_reply, compressed, plan
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
-from proxy.core.models import LimitName
+from proxy.core.models import LimitName, facts
 from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.overflow import FAULTS, Terms, VerdictKind
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, lacking_result
@@ -188,7 +188,7 @@ class Planner:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
         if kind in FAULTS:
             model, value = refused.request.known_as, dict(healed.request.repairs)[kind]
-            self.models.learning.note_limit(model, kind, value, refused.tenant)
+            self.models.learning.learn(model, {f"{facts.AT_MOST}{kind}": value}, refused.tenant)
         elif kind is VerdictKind.SEAL:
             self._refused.note_seals(refused.tenant, refused.request, healed.request)
         elif refused.request.shape.is_whole:

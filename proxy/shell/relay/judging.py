@@ -15,14 +15,13 @@ from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
 from proxy.core.conversation import Message, Size, unpaired
 from proxy.core.media import bytes_of, modalities_in
-from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search
+from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
     FAULTS,
     FIRST,
     LEAST_WINDOW_TOKENS,
     Counted,
     Exactness,
-    Learned,
     Lesson,
     Outcome,
     Sent,
@@ -261,32 +260,30 @@ class Judge:
     def _learn(self, lesson: Lesson[Attempt]) -> None:
         refused, sent, refusal = lesson.refused.planned, lesson.sent.planned, lesson.refused.outcome.verdict
         model, tenant, learning = refused.request.known_as, refused.tenant, self._learning
-        match lesson.learned:
-            case Learned.HISTORY if refused.is_here and sent.is_here:
-                self._planner.note_healed(refused, sent, lesson.sent.cure.reason)
-            case Learned.CUT_RESULTS:
-                learning.note_cut_results_refused(model, tenant)
-            case Learned.OUR_TOOL:
-                learning.note_tool_refused(model, tenant)
-            case Learned.LIMIT if refusal.named is not None:
+        match lesson.about:
+            case core.HISTORY:
+                if refused.is_here and sent.is_here:
+                    self._planner.note_healed(refused, sent, lesson.sent.cure.reason)
+            case core.BYTES:
+                learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, tenant)
+            case core.SIZE:
+                learning.note_passed(model, sent.tokens_after, tenant, is_first=False)
+            case facts.SEARCH:
+                search = self.search_after(refusal, refused, sent)
+                if search is not None and not self._may_be_accident(refusal, refused):
+                    learning.note_unnamed_refusal(model, search, tenant)
+            case facts.AT_MOST if refusal.named is not None:
                 known, most = refused.inputs.profile.at_most.get(refusal.named), refusal.named_limit
                 if refusal.named is LimitName.REPLY and known is not None and most < known:
                     most = max(most // 2, 1)  # it falls as the prompt grows: it is what the window leaves
-                learning.note_limit(model, refusal.named, most, tenant)
-            case Learned.BYTES:
-                learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, tenant)
-            case Learned.SIZE:
-                learning.note_passed(model, sent.tokens_after, tenant, is_first=False)
-            case Learned.SEARCH if not self._may_be_accident(refusal, refused):
-                if (search := self.search_after(refusal, refused, sent)) is not None:
-                    learning.note_unnamed_refusal(model, search, tenant)
-            case Learned.MEDIA_IN_RESULTS:
-                learning.note_media_refused_in_results(model, tenant)
-            case Learned.MEDIA:
+                learning.learn(model, {f"{facts.AT_MOST}{refusal.named}": most}, tenant)
+            case facts.REFUSES:
                 kinds = refusal.refused & lesson.sent.cure.refused or lesson.sent.cure.refused
                 # What its sources state is not blamed beside what they do not: the second send went without both.
                 unknown = frozenset(kind for kind in kinds if refused.inputs.profile.reads(kind) is None)
-                learning.note_refused_media(model, unknown or kinds, tenant)
+                learning.learn(model, {f"{facts.REFUSES}{kind}": 1 for kind in unknown or kinds}, tenant)
+            case name:
+                learning.learn(model, {name: 1}, tenant)
 
     def _may_be_accident(self, refusal: Verdict, refused: Planned) -> bool:
         """Whether silence, although met with twice, may be the connection's: far from any window that is known it

@@ -9,15 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from proxy.core.models import LimitName, Modality, Search
+from proxy.core.models import LimitName, Modality, Search, facts
 from proxy.core.overflow import (
+    BYTES,
     CURES,
     FIRST,
+    HISTORY,
+    SIZE,
     Attempt,
     AttemptKind,
     Cure,
     Exactness,
-    Learned,
     Outcome,
     Scope,
     Situation,
@@ -482,35 +484,35 @@ HISTORIES = [
     ([BROKEN], [], 0, []),
     ([OF_LENGTH, ACCEPTED], ["prompt"], 1, []),
     ([OF_LENGTH, OF_LENGTH], ["prompt"], 1, []),
-    ([UNNAMED, ACCEPTED], ["prompt"], 1, [(Learned.SIZE, 1)]),
+    ([UNNAMED, ACCEPTED], ["prompt"], 1, [(SIZE, 1)]),
     ([UNNAMED, BROKEN], ["prompt"], 1, []),
     ([CUT, ACCEPTED], ["silent_cut"], 1, []),
     ([CUT, OF_LENGTH], ["silent_cut"], 0, []),
     ([SILENCE, ACCEPTED], ["silence"], 1, []),
-    ([SILENCE, SILENCE, ACCEPTED], ["silence", "no_words"], 2, [(Learned.SEARCH, 2), (Learned.SIZE, 2)]),
+    ([SILENCE, SILENCE, ACCEPTED], ["silence", "no_words"], 2, [(facts.SEARCH, 2), (SIZE, 2)]),
     ([SILENCE, SILENCE, SILENCE], ["silence", "no_words"], 2, []),
-    ([WORDLESS, ACCEPTED], ["no_words"], 1, [(Learned.SEARCH, 1), (Learned.SIZE, 1)]),
+    ([WORDLESS, ACCEPTED], ["no_words"], 1, [(facts.SEARCH, 1), (SIZE, 1)]),
     ([WORDLESS, BROKEN], ["no_words"], 0, []),
-    ([ABOUT_MODEL, ACCEPTED], ["media"], 1, [(Learned.MEDIA, 1)]),
+    ([ABOUT_MODEL, ACCEPTED], ["media"], 1, [(facts.REFUSES, 1)]),
     ([ABOUT_MODEL, OF_LENGTH, ACCEPTED], ["media", "prompt"], 2, []),
-    ([ABOUT_MODEL, OF_LENGTH], ["media"], 1, [(Learned.MEDIA, 1)]),
+    ([ABOUT_MODEL, OF_LENGTH], ["media"], 1, [(facts.REFUSES, 1)]),
     ([ABOUT_MODEL, ABOUT_MODEL], ["media"], 1, []),
-    ([IN_RESULTS, ACCEPTED], ["media"], 1, [(Learned.MEDIA_IN_RESULTS, 1)]),
+    ([IN_RESULTS, ACCEPTED], ["media"], 1, [(facts.RESULTS_HOLD_TEXT, 1)]),
     ([IF_MANY, ACCEPTED], ["media"], 1, []),
-    ([OF_IMAGES, ACCEPTED], ["limit"], 1, [(Learned.LIMIT, 1)]),
+    ([OF_IMAGES, ACCEPTED], ["limit"], 1, [(facts.AT_MOST, 1)]),
     ([OF_IMAGES, OF_IMAGES], ["limit"], 1, []),
-    ([OF_IMAGES, OF_ITEMS, ACCEPTED], ["limit", "limit"], 2, [(Learned.LIMIT, 2)]),
+    ([OF_IMAGES, OF_ITEMS, ACCEPTED], ["limit", "limit"], 2, [(facts.AT_MOST, 2)]),
     ([OF_IMAGES, OF_LENGTH, ACCEPTED], ["limit", "prompt"], 2, []),
-    ([OF_BYTES, ACCEPTED], ["bytes"], 1, [(Learned.BYTES, 1)]),
-    ([OF_SEALS, ACCEPTED], ["history"], 1, [(Learned.HISTORY, 1)]),
-    ([OF_SEALS, OF_SEALS], ["history"], 0, [(Learned.HISTORY, 1)]),
+    ([OF_BYTES, ACCEPTED], ["bytes"], 1, [(BYTES, 1)]),
+    ([OF_SEALS, ACCEPTED], ["history"], 1, [(HISTORY, 1)]),
+    ([OF_SEALS, OF_SEALS], ["history"], 0, [(HISTORY, 1)]),
     ([OF_SEALS, BROKEN], ["history"], 0, []),
-    ([OF_PAIRS, ACCEPTED], ["history"], 1, [(Learned.HISTORY, 1)]),
+    ([OF_PAIRS, ACCEPTED], ["history"], 1, [(HISTORY, 1)]),
     ([OF_PAIRS, OF_PAIRS], ["history"], 1, []),
     ([OF_PAIRS, OF_MEDIA, ACCEPTED], ["history", "media"], 2, []),
-    ([NO_JSON, ACCEPTED], ["cut_results"], 1, [(Learned.CUT_RESULTS, 1)]),
-    ([OF_A_FIELD, ACCEPTED], ["our_tool"], 1, [(Learned.OUR_TOOL, 1)]),
-    ([OF_A_FIELD, NO_JSON, ACCEPTED], ["our_tool", "cut_results"], 2, [(Learned.CUT_RESULTS, 2)]),
+    ([NO_JSON, ACCEPTED], ["cut_results"], 1, [(facts.CUT_RESULTS_REFUSED, 1)]),
+    ([OF_A_FIELD, ACCEPTED], ["our_tool"], 1, [(facts.REFUSES_OUR_TOOL, 1)]),
+    ([OF_A_FIELD, NO_JSON, ACCEPTED], ["our_tool", "cut_results"], 2, [(facts.CUT_RESULTS_REFUSED, 2)]),
 ]
 
 
@@ -525,7 +527,7 @@ def test_a_history_says_what_is_sent_which_response_the_client_gets_and_what_was
     history = history_of(cures, outcomes)
     assert [cure.cause for cure in cures[1:]] == causes
     assert best(history) is history[given]
-    lessons = [(lesson.learned, history.index(lesson.sent)) for lesson in lessons_of(history)]
+    lessons = [(lesson.about, history.index(lesson.sent)) for lesson in lessons_of(history)]
     assert lessons == taught
     assert all(lesson.refused is history[history.index(lesson.sent) - 1] for lesson in lessons_of(history))
 

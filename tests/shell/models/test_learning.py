@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from proxy.core.models import Certainty, Modality, Search, facts
+from proxy.core.models import Certainty, Search, facts
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import MIN_SAMPLES, RATIO_STEP, Learning
 from proxy.shell.models.calibration import MAX_SAMPLES
@@ -79,13 +79,7 @@ def test_an_exact_limit_is_believed_at_once_and_survives_a_restart(tmp_path: Pat
         first.note_refusal("m", refusal(60_000), BELIEVED)
     assert window(first) == window(learning(tmp_path)) == 60_000
     assert log == [
-        {
-            "event": "limit_learned",
-            "log_level": "info",
-            "model": "m",
-            "limit_tokens": 60_000,
-            "scope": "window",
-        }
+        {"event": "lesson_learned", "log_level": "info", "model": "m", "lesson": facts.WINDOW, "value": 60_000}
     ]
 
 
@@ -142,7 +136,7 @@ def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(tmp_path
         == learning(tmp_path).limits("m")
         == (ModelLimits(input_chars=900_000), "learned from a refusal")
     )
-    assert [(line["event"], line["limit_chars"]) for line in log] == [("limit_learned", 900_000)]
+    assert [(line["lesson"], line["value"]) for line in log] == [(facts.CHARS, 900_000)]
     assert found.version == version + 1
 
 
@@ -190,9 +184,7 @@ def test_one_refusal_that_names_no_limit_bounds_the_prompt(tmp_path: Path) -> No
     limits, phrase = found.limits("m") or pytest.fail("nothing learned")
     assert (limits.window_tokens, limits.input_tokens) == (27_000, 18_000)
     assert phrase == "inferred from refusals that name no limit"
-    assert [(line["event"], line["limit_tokens"], line["inferred"]) for line in log] == [
-        ("limit_learned", 18_000, True)
-    ]
+    assert [(line["lesson"], line["value"]) for line in log] == [(facts.SEARCH, 18_000)]
     refused(found, 12_000)
     assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 7_200
 
@@ -333,12 +325,12 @@ def test_where_prompts_may_be_cut_one_response_is_enough_and_a_low_count_is_no_s
 
 
 LESSONS = {
-    "refused": lambda found, by: found.note_refused_media("m", frozenset({Modality.VISION}), by),
-    "results_hold_text": lambda found, by: found.note_media_refused_in_results("m", by),
-    "refuses_our_tool": lambda found, by: found.note_tool_refused("m", by),
+    "refused": lambda found, by: found.learn("m", {f"{facts.REFUSES}vision": 1}, by),
+    "results_hold_text": lambda found, by: found.learn("m", {facts.RESULTS_HOLD_TEXT: 1}, by),
+    "refuses_our_tool": lambda found, by: found.learn("m", {facts.REFUSES_OUR_TOOL: 1}, by),
     "cuts_silently": lambda found, by: found.note_cut("m", 4_096, 32_768, by),
     "rate_tokens": lambda found, by: found.note_rate("m", 6_000, by),
-    "at_most": lambda found, by: found.note_limit("m", "images", 50, by),
+    "at_most": lambda found, by: found.learn("m", {f"{facts.AT_MOST}images": 50}, by),
     "input_bytes": lambda found, by: found.note_unnamed_refusal(None, Search.begun(100_000), by),
     "input_chars": lambda found, by: found.note_refusal(
         "m", refusal(90_000, unit=Unit.CHARS, limit_scope=Scope.INPUT), None, by
@@ -453,7 +445,7 @@ def test_the_number_of_rows_is_bounded_and_the_newest_stay(tmp_path: Path, monke
         found.note_refusal(f"m{number}", refusal(60_000), BELIEVED, f"tenant {number}")
     assert (len(found.known), len(found.models)) == (20, 20)
     assert (found.limits("m4"), window(found, "m5"), window(found, "m24")) == (None, 60_000, 60_000)
-    found.note_tool_refused("m100")
+    found.learn("m100", {facts.REFUSES_OUR_TOOL: 1})
     assert found.limits("m100") is not None, "a full table still learns"
 
 
@@ -549,9 +541,9 @@ def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing
 def taught(found: Learning) -> None:
     """All that refusals teach, of one model, and a ratio."""
     found.note_refusal("m", refusal(60_000), BELIEVED)
-    found.note_refused_media("m", frozenset({Modality.VISION}))
-    found.note_media_refused_in_results("m")
-    found.note_tool_refused("m")
+    found.learn("m", {f"{facts.REFUSES}vision": 1})
+    found.learn("m", {facts.RESULTS_HOLD_TEXT: 1})
+    found.learn("m", {facts.REFUSES_OUR_TOOL: 1})
     use(found, *[1.22] * MIN_SAMPLES)
 
 
@@ -559,11 +551,11 @@ def test_a_refused_tool_is_news_once_for_every_worker(tmp_path: Path) -> None:
     first, second = learning(tmp_path), learning(tmp_path)
     with capture_logs() as log:
         for one in (first, second, first):
-            one.note_tool_refused("m")
-    assert [(line["event"], line["model"]) for line in log] == [("tool_refusal_learned", "m")]
+            one.learn("m", {facts.REFUSES_OUR_TOOL: 1})
+    assert [(line["lesson"], line["model"]) for line in log] == [(facts.REFUSES_OUR_TOOL, "m")]
     assert second.limits("m") == (ModelLimits(refuses_our_tool=True), "learned from a refusal")
     off = learning(tmp_path / "off", enabled=False)
-    off.note_tool_refused("m")
+    off.learn("m", {facts.REFUSES_OUR_TOOL: 1})
     assert off.limits("m") is None
 
 
@@ -607,9 +599,7 @@ def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tm
     with capture_logs() as log:
         found.note_usage("m", "bytes", 60_001, 60_001, "req-1")
     assert (found.limits("m"), learning(tmp_path).limits("m"), found.version) == (None, None, version + 1)
-    assert [(line["event"], line["limit_tokens"], line["taken_tokens"]) for line in log] == [
-        ("limit_learned", None, 60_001)
-    ]
+    assert [(line["lesson"], line["value"]) for line in log] == [(facts.WINDOW, 0)]
 
 
 def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) -> None:
@@ -841,7 +831,7 @@ def test_two_containers_that_write_at_once_without_a_lock_each_write_a_whole_fil
     monkeypatch.setattr(os, "replace", meanwhile)
     with capture_logs() as log:
         first.note_refusal("n", refusal(70_000), BELIEVED)
-    assert [line["event"] for line in log] == ["limit_learned"] * 2
+    assert [line["event"] for line in log] == ["lesson_learned"] * 2
     assert window(learning(tmp_path), "n") == 70_000
     assert sorted(os.listdir(tmp_path)) == ["lessons.json", "lessons.lock"]
 

@@ -15,7 +15,7 @@ from support.respx_upstream import RespxUpstream
 from support.waiting import until
 
 from proxy.config import Settings
-from proxy.core.models import Certainty, Modality, ModelProfile, smallest, stating
+from proxy.core.models import Certainty, Modality, ModelProfile, facts, smallest, stating
 from proxy.shell.models import Catalogue, Learning, ModelResolver
 from proxy.shell.models.profiles import MAX_PROFILES
 from proxy.wire import ModelLimits
@@ -367,9 +367,9 @@ async def test_what_a_server_has_allocated_says_nothing_of_requests_that_state_t
 
 def test_every_other_limit_reaches_the_profile_and_the_smallest_counts(tmp_path: Path) -> None:
     found = resolver(Learning(tmp_path, BASE))
-    found.learning.note_limit("gpt-5", "images", 100, "k1")
-    found.learning.note_limit("gpt-5", "images", 50, "k1")
-    found.learning.note_limit("gpt-5", "pages", 100, "k1")
+    found.learning.learn("gpt-5", {f"{facts.AT_MOST}images": 100}, "k1")
+    found.learning.learn("gpt-5", {f"{facts.AT_MOST}images": 50}, "k1")
+    found.learning.learn("gpt-5", {f"{facts.AT_MOST}pages": 100}, "k1")
     assert found.profile("gpt-5", "k1").at_most == {"images": 50, "pages": 100}
     assert found.profile("gpt-5", "k2").at_most == {}
     assert smallest([{"images": 20}, found.profile("gpt-5", "k1").at_most]) == {"images": 20, "pages": 100}

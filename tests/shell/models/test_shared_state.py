@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from support.state_server import StateServer, needs_state_server
 from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.core.models import Modality
+from proxy.core.models import facts
 from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import Learning, shared_state
 from proxy.shell.models.shared_state import SharedLearning, forget_everywhere
@@ -85,8 +85,8 @@ async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
     one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
     async with running(one, two):
         one.meets(8_192)
-        one.learning.note_refused_media("m", frozenset({Modality.VISION}))
-        one.learning.note_tool_refused("n")
+        one.learning.learn("m", {f"{facts.REFUSES}vision": 1})
+        one.learning.learn("n", {facts.REFUSES_OUR_TOOL: 1})
         await two.comes_to(8_192)
         limits, _ = two.learning.limits("m", ALICE) or (None, "")
         assert limits is not None
@@ -109,7 +109,7 @@ async def test_a_lesson_of_the_moment_of_an_exchange_is_shared_by_the_next_one(
 
     async with running(one, two):
         monkeypatch.setattr("proxy.shell.models.shared_state._read", meanwhile)
-        one.learning.note_tool_refused("n")
+        one.learning.learn("n", {facts.REFUSES_OUR_TOOL: 1})
         await two.comes_to(8_192)
 
 
