@@ -219,8 +219,7 @@ class Outcome(Struct, frozen=True):
     def is_final(self) -> bool:
         """Whether nothing follows it in any situation: the upstream has accepted the prompt, and cut nothing that we
         know of."""
-        accepted = self.status < 400 and self.verdict.kind is VerdictKind.ACCEPTED
-        return accepted and self.fitting_tokens is None and not self.verdict.is_suspect
+        return self.is_accepted and self.fitting_tokens is None and not self.verdict.is_suspect
 
     @property
     def is_accepted(self) -> bool:
@@ -374,12 +373,9 @@ def _repeated(outcome: Outcome, _: Situation) -> Sequence[Cure]:
 
 
 def _shorter_reply(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    is_of_reply = outcome.verdict.kind is VerdictKind.REPLY_ONLY
-    found = _allowed_reply if is_of_reply else _fitting_reply
-    reply = found(outcome.verdict, situation) if is_of_reply or outcome.is_too_long else None
-    if reply is None or (situation.reply_tokens is not None and reply >= situation.reply_tokens):
-        return ()
-    return [Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)]
+    reply = _fitting_reply(outcome.verdict, situation)
+    is_shorter = reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens)
+    return [Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)] if is_shorter else ()
 
 
 _CURED_OTHERWISE: Final = frozenset({None, LimitName.REPLY, LimitName.TOOLS})
@@ -436,11 +432,9 @@ def _whole_results(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
 
 def _without_tool(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
     verdict, terms = outcome.verdict, situation.terms
-    if not situation.has_our_tool:
-        return ()
-    if not verdict.refuses_tools and (outcome.status not in _REFUSING_STATUSES or verdict.kind not in _ABOUT_A_TOOL):
-        return ()
-    if not verdict.refuses_tools and not situation.original_could_fit and verdict.is_suspect:
+    may_be = outcome.status in _REFUSING_STATUSES and verdict.kind in _ABOUT_A_TOOL
+    is_of_length = verdict.is_suspect and not situation.original_could_fit
+    if not situation.has_our_tool or not (verdict.refuses_tools or (may_be and not is_of_length)):
         return ()
     terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
     return [Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)]
@@ -593,12 +587,10 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
             return goal
         fixed = min(goal, situation.fixed_tokens)
         return min(goal, max(estimate - int(verdict.excess * _MAY_BE_OVER), (fixed + goal) // 2))
-    if verdict.unit is Unit.CHARS:
-        ours_per_theirs = estimate / max(1, situation.chars)
-        return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * BLIND_SHARE))
     # The upstream counted the same prompt, so its excess over our count applies to the next one, too.
     ours_per_theirs = min(1.0, estimate / max(1, _counted(verdict, verdict.limit, situation)))
-    return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, estimate * ALWAYS_SMALLER))
+    most = estimate * (BLIND_SHARE if verdict.unit is Unit.CHARS else ALWAYS_SMALLER)
+    return int(min(verdict.limit * EMERGENCY_SHARE * ours_per_theirs, most))
 
 
 def _at_the_limit(verdict: Verdict, situation: Situation) -> tuple[int | None, int | None, int | None]:
@@ -639,24 +631,19 @@ def emergency_reply(verdict: Verdict, situation: Situation) -> int | None:
 
 
 def _counted(verdict: Verdict, limit: int, situation: Situation) -> int:
-    """The upstream's minimum count for the prompt: it stated the count, or would not have refused otherwise. The most
-    if the count may include the reply: that cuts more, which leaves room for the reply."""
+    """The upstream's minimum count for the prompt, in the unit of its limit: it stated the count, or would not have
+    refused otherwise. The most if the count may include the reply: that cuts more, which leaves room for the reply."""
+    requested, estimate = verdict.requested or 0, situation.estimate_tokens
+    if verdict.unit is Unit.CHARS:
+        return situation.chars
     if verdict.prompt is not None and verdict.exactness is Exactness.EXACT:
         return verdict.prompt
     if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY:
         return limit - (verdict.reply or situation.reply_tokens or 0)
     if verdict.kind is VerdictKind.RATE:
-        return _most_by_rate(verdict, situation)
-    return max(limit, verdict.requested or 0) if verdict.exactness is Exactness.EXACT else limit
-
-
-def _most_by_rate(verdict: Verdict, situation: Situation) -> int:
-    """The most that the prompt may be of the tokens that a rate counted: all of them if the prompt alone may be as many
-    and nothing has confirmed its estimate. That cuts more, which leaves room for the reply if it was counted."""
-    requested, estimate = verdict.requested or 0, situation.estimate_tokens
-    if situation.count_may_be_wrong and requested <= estimate * _UNCONFIRMED_FACTOR:
-        return requested
-    return _counted_by_rate(verdict, estimate, situation.reply_tokens)
+        may_be_all = situation.count_may_be_wrong and requested <= estimate * _UNCONFIRMED_FACTOR
+        return requested if may_be_all else _counted_by_rate(verdict, estimate, situation.reply_tokens)
+    return max(limit, requested) if verdict.exactness is Exactness.EXACT else limit
 
 
 def _counted_by_rate(verdict: Verdict, estimate_tokens: int, reply_tokens: int | None) -> int:
@@ -679,27 +666,22 @@ _ABOUT: Final = 1.1
 """An upstream's count that it calls one of about may be less than the true one by this factor."""
 
 
-def _allowed_reply(verdict: Verdict, situation: Situation) -> int | None:
-    """The reply limit after a refusal of the one that was asked for: the stated one, or what the stated window leaves
-    beside the prompt."""
+def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
+    """The reply limit that a refusal states, or that its window leaves beside the unchanged prompt; None if its own
+    numbers prove neither."""
     if verdict.named is LimitName.REPLY:
         return verdict.named_limit
-    if verdict.limit is None or verdict.limit_scope is not Scope.WINDOW or situation.reply_tokens is None:
+    if verdict.limit is None or verdict.unit is not Unit.TOKENS:
         return None
-    prompt = verdict.prompt if verdict.prompt is not None else math.ceil(situation.estimate_tokens * _ABOUT)
-    reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS
-    return reply if reply >= MIN_USEFUL_REPLY_TOKENS else None
-
-
-def _fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
-    """The reply limit with which the unchanged prompt would be accepted, if the upstream's own numbers prove one."""
-    if verdict.limit is None or verdict.exactness is Exactness.AT_LEAST or verdict.unit is not Unit.TOKENS:
-        return None
-    if verdict.kind is VerdictKind.PROMPT_PLUS_REPLY and verdict.prompt is not None:
-        prompt = verdict.prompt if verdict.exactness is Exactness.EXACT else math.ceil(verdict.prompt * _ABOUT)
-    elif verdict.kind is VerdictKind.RATE and situation.reply_tokens is not None:
-        prompt = _most_by_rate(verdict, situation)
-    else:
-        return None
+    prompt, is_exact = verdict.prompt, verdict.exactness is Exactness.EXACT
+    match verdict.kind:
+        case VerdictKind.REPLY_ONLY if situation.reply_tokens is not None:
+            prompt = math.ceil(situation.estimate_tokens * _ABOUT) if prompt is None else prompt
+        case VerdictKind.RATE if situation.reply_tokens is not None:
+            prompt = _counted(verdict, verdict.limit, situation)
+        case VerdictKind.PROMPT_PLUS_REPLY if prompt is not None and verdict.exactness is not Exactness.AT_LEAST:
+            prompt = prompt if is_exact else math.ceil(prompt * _ABOUT)
+        case _:
+            return None
     reply = verdict.limit - prompt - _REPLY_SLACK_TOKENS
     return reply if reply >= MIN_USEFUL_REPLY_TOKENS else None
