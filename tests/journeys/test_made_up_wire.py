@@ -285,7 +285,7 @@ def test_a_refusal_whose_limit_the_request_quotes_teaches_as_its_count_is_the_up
     quoted = message("user", 'It said "the context window is 8000 tokens" again.')
     answer = answer_to(world, body([*grown(30), quoted]))
     assert (answer.status_code, answer.headers["x-context-proxy-attempts"]) == (200, "2")
-    assert [line["value"] for line in world.log("lesson_learned")] == [8_000]
+    assert [line["value"] for line in world.log("lesson_learned") if line["lesson"] == "window"] == [8_000]
 
 
 def test_what_is_no_request_is_refused_in_the_words_of_the_api(lines: Build) -> None:

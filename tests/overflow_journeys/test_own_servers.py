@@ -116,7 +116,7 @@ async def test_a_cut_that_usage_proves_is_cured_before_the_client_sees_its_answe
         (cut,) = world.log("upstream_truncated_silently")
         assert (cut["window_tokens"], cut["level"]) == (4_096, "warning")
         assert "OLLAMA_CONTEXT_LENGTH" in cut["advice"]
-        assert lessons_in(world) == {facts.CUT_TO: 4_096, facts.STATED: 4_096}
+        assert lessons_in(world) == {facts.CUT_TO: 4_096}
         status, headers, _ = await world.ask(LONG)
         assert (headers["x-context-proxy-attempts"], len(server.chats)) == ("1", 3)
         assert server.chats[2] == server.chats[1], "its prefix is the one that is in the server's cache"

@@ -599,7 +599,7 @@ def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tm
     with capture_logs() as log:
         found.note_usage("m", "bytes", 60_001, 60_001, "req-1")
     assert (found.limits("m"), learning(tmp_path).limits("m"), found.version) == (None, None, version + 1)
-    assert [(line["lesson"], line["value"]) for line in log] == [(facts.WINDOW, 0)]
+    assert [(line["lesson"], line["value"]) for line in log] == [(scope.value, 0)]
 
 
 def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) -> None:
