@@ -35,7 +35,7 @@ from proxy.core.overflow import (
     window_of_a_cut,
 )
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.core.tokens import tokens_of_image, with_images_of
+from proxy.core.tokens import Counter, tokens_of_image, with_images_of
 from proxy.shell.models import RATIO_STEP, counter_for
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import PeekedResponse
@@ -83,19 +83,18 @@ class Judge:
             return Outcome(answer.status, ACCEPTED)
 
     def _judged(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
-        if answer.status < 400 and answer.is_plainly_a_reply:
-            fitting = self._fitting(answer, planned, record) if is_first else None
+        plan, is_plain = planned.plan, answer.status < 400 and answer.is_plainly_a_reply
+        verdict = ACCEPTED if is_plain else self._verdict(answer, planned, plan.after)
+        is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
+        fitting = self._fitting(answer, planned, record) if is_answer else None
+        if is_plain:
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
-        plan = planned.plan
-        verdict = self._verdict(answer, planned, plan.after)
         if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
             verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
         record.refusal = verdict.kind.value
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
             media = media.union(*(modalities_in(message) for message in plan.sent))
-        is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
-        fitting = self._fitting(answer, planned, record) if is_answer else None
         is_repairable = self._heals and _is_repairable(verdict, planned)
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
         return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
@@ -133,30 +132,26 @@ class Judge:
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> int | None:
         """How much the upstream reads uncut, by our estimate, if a whole response proves that it has cut the prompt."""
-        if answer.is_stream or not answer.is_whole:
-            return None
-        window = self._cut_to(answer.counted, planned, record)
+        is_whole = answer.is_whole and not answer.is_stream
+        window = self._cut_to(answer.counted, planned, record) if is_whole else None
         if window is None:
             return None
-        profile = replace(
-            planned.inputs.profile,
-            window_tokens=window,
-            input_tokens=None,
-            certainty=Certainty.LEARNED,
-        )
+        known, (_, ratio, measured) = planned.inputs.profile, self._own_count(planned)
+        profile = replace(known, window_tokens=window, input_tokens=None, certainty=Certainty.LEARNED)
         reply_tokens = planned.request.reply_tokens
+        return budget_for(profile, reply_tokens, exact=measured, rules=BudgetRules(), ratio=ratio).room_tokens
+
+    def _own_count(self, planned: Planned) -> tuple[Counter, float, bool]:
+        """The model's own counter, the upstream's tokens for one of it, and whether that was measured."""
+        profile = planned.inputs.profile
         own = counter_for(profile.tokenizer, profile.model)
-        ratio, measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant)
-        budget = budget_for(profile, reply_tokens, exact=measured, rules=BudgetRules(), ratio=ratio)
-        return budget.room_tokens
+        return own, *self._learning.ratio(planned.request.known_as, own.name, planned.tenant)
 
     def _cut_to(self, counted: Counted | None, planned: Planned, record: RequestRecord) -> int | None:
         """The window to which the upstream has cut a prompt, which is also learned; None if nothing proves a cut."""
         if counted is None or planned.request.has_images:
             return None
-        model, profile = planned.request.known_as, planned.inputs.profile
-        own = counter_for(profile.tokenizer, profile.model)
-        ratio, measured = self._learning.ratio(model, own.name, planned.tenant)
+        profile, (own, ratio, measured) = planned.inputs.profile, self._own_count(planned)
         is_exact = not planned.inputs.is_rough and own.exact
         known_ratio = ratio if measured and not planned.inputs.is_rough else 1.0 if is_exact else None
         sent = planned.plan.after.tokens
@@ -168,19 +163,8 @@ class Judge:
             return None
         record.cut_to_tokens = window
         self._recorder.cut(record, int(sent * ratio), counted.prompt)
-        self._learning.note_cut(model, window, profile.certain_window_tokens, planned.tenant)
+        self._learning.note_cut(planned.request.known_as, window, profile.certain_window_tokens, planned.tenant)
         return window
-
-    def _learn_from_refusal(self, verdict: Verdict, planned: Planned) -> None:
-        """Keep the limit that a refusal states, and compare its count with the estimate."""
-        model, profile = planned.request.known_as, planned.inputs.profile
-        self._learning.note_refusal(model, verdict, profile.certain_window_tokens, planned.tenant)
-        if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
-            reply = planned.reply_tokens or planned.request.reply_tokens
-            room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply)
-            self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
-        if not planned.inputs.is_rough:
-            self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
     def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
         """A refused request may have been counted roughly because it seemed to fit anyway: then learn from the plan of
@@ -207,9 +191,7 @@ class Judge:
         that."""
         if not refused.request.shape.is_whole:
             return None
-        scale = 1.0
-        if counted is not None and counted.inputs.counted_by != refused.inputs.counted_by:
-            scale = counted.plan.before.tokens / max(1, refused.plan.before.tokens)
+        scale = 1.0 if counted is None else recounted(refused, counted)
         reply = refused.reply_tokens or refused.request.reply_tokens or 0
         size = max(1, int(refused.tokens_after * scale))
         known = self._learning.search(refused.request.known_as, refused.tenant)
@@ -248,14 +230,24 @@ class Judge:
             logger().exception("judging_failed", request_id=record.request_id)
 
     def _learn_all(self, history: Sequence[Attempt], record: RequestRecord) -> None:
-        planned, outcome = history[-1].planned, history[-1].outcome
-        if outcome.is_too_long:
-            self._recorder.overflowed(record, outcome.verdict)
-        is_unnamed = outcome.verdict.is_overflow and outcome.verdict.limit is None
-        if outcome.verdict.kind is not VerdictKind.ACCEPTED and not is_unnamed:
-            self._learn_from_refusal(outcome.verdict, planned)
+        planned, verdict = history[-1].planned, history[-1].outcome.verdict
+        if history[-1].outcome.is_too_long:
+            self._recorder.overflowed(record, verdict)
+        if verdict.kind is not VerdictKind.ACCEPTED:
+            self._learn_what_is_stated(verdict, planned)
         for lesson in lessons_of(history):
             self._learn(lesson)
+
+    def _learn_what_is_stated(self, verdict: Verdict, planned: Planned) -> None:
+        """Keep the limit that a refusal states, and compare its count with the estimate."""
+        model, certain = planned.request.known_as, planned.inputs.profile.certain_window_tokens
+        self._learning.note_refusal(model, verdict, certain, planned.tenant)
+        if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
+            reply = planned.reply_tokens or planned.request.reply_tokens
+            room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply)
+            self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
+        if verdict.limit is not None and not planned.inputs.is_rough:
+            self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
     def _learn(self, lesson: Lesson[Attempt]) -> None:
         refused, sent, refusal = lesson.refused.planned, lesson.sent.planned, lesson.refused.outcome.verdict
@@ -325,16 +317,8 @@ class Judge:
         if images is None or may_be_cut:
             self._learning.note_prompt(model, counted, planned.tenant)
         else:
-            may_cut = self._may_cut(profile)
-            self._learning.note_usage(
-                model,
-                counted_by,
-                estimate - images,
-                counted - images,
-                record.request_id,
-                planned.tenant,
-                may_cut=may_cut,
-            )
+            text, seen, may_cut = estimate - images, counted - images, self._may_cut(profile)
+            self._learning.note_usage(model, counted_by, text, seen, record.request_id, planned.tenant, may_cut=may_cut)
 
     def _may_cut(self, profile: ModelProfile) -> bool:
         """Whether the upstream may cut a prompt silently: it is known to, or may have any window."""
@@ -343,9 +327,7 @@ class Judge:
     def _may_be_of_a_cut(self, planned: Planned, counted: Counted) -> bool:
         """Whether a count may be one of a part of the prompt: then it says nothing about how the upstream counts."""
         profile, estimate = planned.inputs.profile, planned.plan.after.tokens
-        own = counter_for(profile.tokenizer, profile.model)
-        ratio, is_measured = self._learning.ratio(planned.request.known_as, own.name, planned.tenant)
-        certain = profile.certain_window_tokens
+        (own, ratio, is_measured), certain = self._own_count(planned), profile.certain_window_tokens
         if not self._may_cut(profile) or (certain is not None and estimate * ratio <= certain):
             return False
         return may_be_of_a_cut(estimate, counted, ratio if is_measured else None, is_exact=own.exact)
@@ -358,8 +340,7 @@ class Judge:
         if not planned.is_here:
             return None
         profile, may_hold = planned.inputs.profile, planned.wire.may_hold_images
-        texts = counter_for(profile.tokenizer, profile.model)
-        counter = with_images_of(profile.model, texts, profile.least_image_tokens)
+        counter = with_images_of(profile.model, self._own_count(planned)[0], profile.least_image_tokens)
         found = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         tokens = sum(tokens_of_image(counter, *image) * count for image, count in found.items())
         return tokens if tokens <= planned.plan.after.tokens * _FEW_IMAGES else None
@@ -369,6 +350,13 @@ def _encoded_sizes(messages: Sequence[Message]) -> set[int]:
     """Bytes of each image as base64, which is what Anthropic counts."""
     images = (image for message in messages for image in message.media() if image is not None)
     return {bytes_of(image)[1] for image in images}
+
+
+def recounted(counted: Planned, other: Planned) -> float:
+    """The tokens by the counter of another plan for the same request, for one by the counter of this plan."""
+    if other.inputs.counted_by == counted.inputs.counted_by:
+        return 1.0
+    return other.plan.before.tokens / max(1, counted.plan.before.tokens)
 
 
 def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:

@@ -34,7 +34,7 @@ from proxy.errors import ContextOverflow
 from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.http import Received
 from proxy.shell.planning import Planned, Planner
-from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
+from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge, recounted
 from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources import Kept
 from proxy.shell.telemetry import RequestRecord
@@ -162,8 +162,7 @@ class Sends:
             if cure.terms is not None and cure.terms is not terms:
                 terms = cure.terms
                 planned = await self._made(refused, terms, verdict, again)
-            goal = cure.goal_tokens
-            goal = None if goal is None else _as_counted(goal, refused, planned)
+            goal = _scaled(cure.goal_tokens, recounted(refused, planned))
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
         cure = structs.replace(cure, goal_tokens=goal)
@@ -184,10 +183,9 @@ class Sends:
 
     def _recounted(self, terms: Terms, refused: Planned, planned: Planned, verdict: Verdict) -> Terms:
         """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
-        if terms.goal_tokens is not None:
-            goal, most = terms.goal_tokens, terms.most_tokens
-            most = None if most is None else _as_counted(most, refused, planned)
-            terms = terms._replace(goal_tokens=_as_counted(goal, refused, planned), most_tokens=most)
+        scale = recounted(refused, planned)
+        goal, most = _scaled(terms.goal_tokens, scale), _scaled(terms.most_tokens, scale)
+        terms = terms._replace(goal_tokens=goal, most_tokens=most)
         if terms.supposed is not refused.inputs.terms.supposed:
             terms = terms._replace(supposed=self._judge.search_after(verdict, refused, planned))
         return terms
@@ -248,15 +246,12 @@ def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
     return is_another and planned.plan.may_be_sent
 
 
+def _scaled(tokens: int | None, scale: float) -> int | None:
+    return None if tokens is None else int(tokens * scale)
+
+
 def _unkept(terms: Terms) -> Terms:
     return terms._replace(keeping=False)
-
-
-def _as_counted(tokens: int, refused: Planned, planned: Planned) -> int:
-    """Tokens as counted by one plan, converted to the counter of another plan for the same request."""
-    if planned.inputs.counted_by == refused.inputs.counted_by:
-        return tokens
-    return tokens * planned.plan.before.tokens // max(1, refused.plan.before.tokens)
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
