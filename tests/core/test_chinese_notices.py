@@ -23,7 +23,7 @@ from proxy.core.conversation import FetchError, Unfetched, Words
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import AgentFileAccess, Modality, ToolImages
 from proxy.core.notices import ArtifactAccess, Notices, PageSize, Resume
-from proxy.core.overflow import does_not_fit, refused_twice
+from proxy.core.overflow import OversizedPlan, refused_twice
 from proxy.core.retrieval_tool import failed, notice, stopped, withheld
 from proxy.core.text import Excerpt
 from proxy.errors import ProxyError
@@ -131,7 +131,9 @@ def about_a_refusal():
     for budget in (Budget(50), Budget(50, 10, 10)):
         plan = planned([system("规则" * 900), user("问题"), *exchange(["结果" * 500])], pipeline(budget))
         # It begins with OpenAI's own words, by which clients tell what it is.
-        yield re.sub(r"This model's maximum context length[^.]*\.[^.]*\.", "", does_not_fit(plan, "m", 99, "zh"))
+        yield re.sub(
+            r"This model's maximum context length[^.]*\.[^.]*\.", "", OversizedPlan(plan, "m", 99).message("zh")
+        )
     yield refused_twice(900, "zh")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from proxy.core.overflow.proofs import images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.refusal import (
-    does_not_fit,
+    OversizedPlan,
     empty_twice,
     fixed_tokens,
     lower_reply_helps,
@@ -82,6 +82,7 @@ __all__ = [
     "Figures",
     "Lesson",
     "Outcome",
+    "OversizedPlan",
     "Place",
     "Row",
     "Scope",
@@ -93,7 +94,6 @@ __all__ = [
     "Verdict",
     "VerdictKind",
     "best",
-    "does_not_fit",
     "empty_twice",
     "fixed_tokens",
     "images_in",

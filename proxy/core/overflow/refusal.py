@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
 from typing import Final
 
+from msgspec import Struct
+
 from proxy.core.compaction import Plan
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, SYSTEM_ROLES
 from proxy.core.notices import Language
@@ -156,102 +158,109 @@ def sizes_of(plan: Plan, window_tokens: int, refused: Verdict) -> tuple[int, int
     return prompt, next((limit for limit in limits if limit is not None and 0 < limit < prompt), max(0, prompt - 1))
 
 
-def does_not_fit(
-    plan: Plan,
-    model: str,
-    window_tokens: int,
-    language: Language,
-    put_in: Collection[int] = (),
-    members: Mapping[str, int] = _NO_MEMBERS,
-    system_tokens: int = 0,
-    *,
-    window_is_stated: bool = False,
-    is_unnamed: bool = False,
-    says_sizes: bool = True,
-    sizes: tuple[int, int] | None = None,
-    reply_tokens: int | None = None,
-) -> str:
-    """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
-    client's. `put_in`: indexes of the messages that the client did not send. `members`: tokens by our estimate of other
-    members that count; `system_tokens`: of system text that is none of the messages. `window_is_stated`: whether the
-    upstream has just stated the window, by its own count, of which nothing else is known yet; `is_unnamed`: whether the
-    window is unknown. `says_sizes`: whether the message begins with the sizes, in OpenAI's words; wires with words of
-    their own state `sizes_of`. `sizes`: those; for a plan that the upstream has refused although it fits by our count,
-    they are reported. `reply_tokens`: the request's own reply limit."""
-    words, size, budget = _WORDS[language], plan.after, plan.budget
-    model_tokens = budget.model_tokens
-    after, room = model_tokens(size.tokens), model_tokens(budget.ceiling_tokens)
-    if window_is_stated and room > window_tokens:
-        after, room = after * window_tokens // room, window_tokens
-    is_bound = not budget.room_is_guessed and not is_unnamed
-    text = [_OPENAI_UNNAMED] if is_unnamed else []
-    if is_bound and size.tokens > budget.ceiling_tokens:
-        window_tokens = max(window_tokens, room)  # after a refusal that showed a guess to be too small
-        after, reserved = max(after, room + 1), window_tokens - room
-        text.append(
-            _OPENAI_TOKENS.format(window=window_tokens, requested=after + reserved, prompt=after, reserved=reserved)
-        )
-    in_size = [
-        _OPENAI_OTHER.format(limit=limit, found=found, unit=unit)
-        for limit, found, unit in (
-            (budget.room_chars, size.chars, "characters"),
-            (budget.room_bytes, size.bytes, "bytes"),
-        )
-        if limit is not None and found > limit
-    ]
-    text += in_size
-    whole = after if sizes is None or (text and says_sizes) else min(after, sizes[0])
-    if not text and sizes is not None:
-        text.append(_OPENAI_OTHER.format(limit=sizes[1], found=sizes[0], unit="tokens"))
-    sentence = (" ".join(text) if says_sizes else "") + words["size"].format(model=model)
-    sentence += (words["room"].format(room=room) if is_bound else "") + words["stop"]
-    if largest := _largest(plan, language, put_in, members, system_tokens, whole):
-        sentence += words["largest"].format(largest=", ".join(largest))
-    most = window_tokens if window_is_stated else room + budget.reserved_reply_tokens
-    if reply_tokens and budget.max_reply_tokens is None and is_bound and not in_size and room < after <= most:
-        sentence += words["reply"].format(reply=reply_tokens)
-    sentence += words["advice_in_size" if in_size else "advice"]
-    has_tools = plan.base.tokens - system_tokens - sum(members.values()) > REPLY_PRIMING_TOKENS
-    if is_bound and not in_size and has_tools and (fixed := model_tokens(fixed_tokens(plan))) > room:
-        sentence += words["alone"].format(fixed=fixed, window=max(window_tokens, room))
-    return sentence
+class OversizedPlan(Struct, frozen=True):
+    """A plan that may not be sent because it cannot be made to fit, and what is known of its request."""
+
+    plan: Plan
+    model: str
+    window_tokens: int
+    put_in: Collection[int] = ()
+    """Indexes of the messages that the client did not send."""
+    members: Mapping[str, int] = _NO_MEMBERS
+    """Tokens, by our estimate, of other members that count."""
+    system_tokens: int = 0
+    """Tokens of system text that is none of the messages."""
+    reply_tokens: int | None = None
+    """The request's own reply limit."""
+    window_is_stated: bool = False
+    """Whether the upstream has just stated the window, by its own count, of which nothing else is known yet."""
+    is_unnamed: bool = False
+    """Whether the window is unknown."""
+    sizes: tuple[int, int] | None = None
+    """`sizes_of` it, reported if the upstream has refused the plan although it fits by our count."""
+
+    def message(self, language: Language, *, says_sizes: bool = True) -> str:
+        """The message of the proxy's own `context_length_exceeded` error; sizes in the model's tokens, positions the
+        client's. `says_sizes`: whether it begins with the sizes, in OpenAI's words; wires with words of their own state
+        `sizes`."""
+        words, budget, (after, room, window) = _WORDS[language], self.plan.budget, self._tokens()
+        sizes = [_OPENAI_UNNAMED] if self.is_unnamed else []
+        if self._is_bound and after > room:
+            reserved = window - room
+            sizes.append(
+                _OPENAI_TOKENS.format(window=window, requested=after + reserved, prompt=after, reserved=reserved)
+            )
+        in_size = [
+            _OPENAI_OTHER.format(limit=limit, found=found, unit=unit)
+            for limit, found, unit in (
+                (budget.room_chars, self.plan.after.chars, "characters"),
+                (budget.room_bytes, self.plan.after.bytes, "bytes"),
+            )
+            if limit is not None and found > limit
+        ]
+        sizes += in_size
+        whole = after if self.sizes is None or (sizes and says_sizes) else min(after, self.sizes[0])
+        if not sizes and self.sizes is not None:
+            sizes.append(_OPENAI_OTHER.format(limit=self.sizes[1], found=self.sizes[0], unit="tokens"))
+        text = (" ".join(sizes) if says_sizes else "") + words["size"].format(model=self.model)
+        text += (words["room"].format(room=room) if self._is_bound else "") + words["stop"]
+        if largest := self._largest(language, whole):
+            text += words["largest"].format(largest=", ".join(largest))
+        most = window if self.window_is_stated else room + budget.reserved_reply_tokens
+        may_help = self._is_bound and not in_size
+        if self.reply_tokens and budget.max_reply_tokens is None and may_help and room < after <= most:
+            text += words["reply"].format(reply=self.reply_tokens)
+        text += words["advice_in_size" if in_size else "advice"]
+        fixed = budget.model_tokens(fixed_tokens(self.plan))
+        if may_help and self._tools_tokens > REPLY_PRIMING_TOKENS and fixed > room:
+            text += words["alone"].format(fixed=fixed, window=max(window, room))
+        return text
+
+    @property
+    def _is_bound(self) -> bool:
+        return not self.plan.budget.room_is_guessed and not self.is_unnamed
+
+    @property
+    def _tools_tokens(self) -> int:
+        return self.plan.base.tokens - self.system_tokens - sum(self.members.values())
+
+    def _tokens(self) -> tuple[int, int, int]:
+        """The prompt, the room for it, and the window."""
+        budget, window = self.plan.budget, self.window_tokens
+        after, room = budget.model_tokens(self.plan.after.tokens), budget.model_tokens(budget.ceiling_tokens)
+        if self.window_is_stated and room > window:
+            after, room = after * window // room, window
+        if self._is_bound and self.plan.after.tokens > budget.ceiling_tokens:  # or a refusal showed a guess to be small
+            after, window = max(after, room + 1), max(window, room)
+        return after, room, window
+
+    def _largest(self, language: Language, whole: int) -> list[str]:
+        """The largest parts, in words; positions are the client's. `whole`: the size that is stated for all of them
+        together, by which ours is scaled down if it is larger."""
+        plan, words, found = self.plan, _WORDS[language], list[tuple[int, str]]()
+        ours = max(whole, plan.budget.model_tokens(plan.after.tokens), 1)
+
+        def told(tokens: int) -> int:
+            return plan.budget.model_tokens(tokens) * whole // ours
+
+        for entry in plan.largest:
+            is_put_in = entry.index in self.put_in
+            index = entry.index - sum(one <= entry.index for one in self.put_in)
+            tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
+            role, tokens = entry.message.role or "?", told(entry.size.tokens)
+            named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
+            found.append((entry.size.tokens, named))
+        for name, tokens in self.members.items():
+            found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
+        if plan.base.bytes and self._tools_tokens > REPLY_PRIMING_TOKENS:
+            found.append((self._tools_tokens, words["tools"].format(tokens=told(self._tools_tokens))))
+        if self.system_tokens:
+            found.append((self.system_tokens, words["system"].format(tokens=told(self.system_tokens))))
+        found.sort(key=lambda part: part[0], reverse=True)
+        return [named for _, named in found[:_MAX_TOLD]]
 
 
 def fixed_tokens(plan: Plan) -> int:
     """Tokens, by our count, of what each request of an agent has before anything was said: system text and tools."""
     first = takewhile(lambda block: block.role in SYSTEM_ROLES, plan.blocks)
     return plan.base.tokens + sum(block.tokens_before for block in first)
-
-
-def _largest(
-    plan: Plan,
-    language: Language,
-    put_in: Collection[int],
-    members: Mapping[str, int],
-    system_tokens: int,
-    whole: int,
-) -> list[str]:
-    """The largest parts of a plan, in words; positions are the client's. `whole`: the size that is stated for all of
-    them together, by which ours is scaled down if it is larger."""
-    words, found = _WORDS[language], list[tuple[int, str]]()
-    ours = max(whole, plan.budget.model_tokens(plan.after.tokens), 1)
-
-    def told(tokens: int) -> int:
-        return plan.budget.model_tokens(tokens) * whole // ours
-
-    for entry in plan.largest:
-        is_put_in = entry.index in put_in
-        index = entry.index - sum(one <= entry.index for one in put_in)
-        tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
-        role, tokens = entry.message.role or "?", told(entry.size.tokens)
-        named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
-        found.append((entry.size.tokens, named))
-    for name, tokens in members.items():
-        found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
-    tools = plan.base.tokens - sum(members.values()) - system_tokens
-    if plan.base.bytes and tools > REPLY_PRIMING_TOKENS:
-        found.append((tools, words["tools"].format(tokens=told(tools))))
-    if system_tokens:
-        found.append((system_tokens, words["system"].format(tokens=told(system_tokens))))
-    found.sort(key=lambda part: part[0], reverse=True)
-    return [named for _, named in found[:_MAX_TOLD]]

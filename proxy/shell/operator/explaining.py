@@ -19,7 +19,7 @@ from proxy.core.compaction import in_model_tokens
 from proxy.core.conversation import MessageReport
 from proxy.core.models import ModelProfile
 from proxy.core.notices import ArtifactAccess
-from proxy.core.overflow import does_not_fit
+from proxy.core.overflow import OversizedPlan
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
 from proxy.shell.models import stated_by
@@ -234,14 +234,14 @@ class Explainer:
         profile, plan = planned.inputs.profile, planned.plan
         problem = None
         if not plan.may_be_sent:
-            problem = does_not_fit(
+            oversized = OversizedPlan(
                 plan,
                 profile.model,
                 profile.window_tokens,
-                self._settings.language,
                 members=planned.inputs.members,
                 system_tokens=planned.inputs.system_tokens,
             )
+            problem = oversized.message(self._settings.language)
         places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
         mode = self._settings.mode if self._settings.enabled else "off"
         ratio = planner.models.ratio(profile)

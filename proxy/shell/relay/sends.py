@@ -8,7 +8,6 @@ bytes. Nothing is sent here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final, TypeAlias
 
 from msgspec import Struct, structs
@@ -20,11 +19,11 @@ from proxy.core.overflow import (
     ESTIMATED_SHARE,
     AttemptKind,
     Cure,
+    OversizedPlan,
     Situation,
     Terms,
     Unit,
     Verdict,
-    does_not_fit,
     next_cures,
     sizes_of,
     unkept,
@@ -203,21 +202,20 @@ class Sends:
         profile = planned.inputs.profile
         is_stated = refused.limit is not None and refused.unit is Unit.TOKENS
         window = refused.limit if is_stated and refused.limit is not None else profile.window_tokens
-        say = partial(
-            does_not_fit,
+        oversized = OversizedPlan(
             planned.plan,
             profile.model,
             window,
-            self._language,
             planned.request.put_in,
             planned.inputs.members,
             planned.inputs.system_tokens,
+            planned.request.reply_tokens,
             window_is_stated=is_stated,
             is_unnamed=not is_stated and profile.certainty in (Certainty.GUESSED, Certainty.INFERRED),
             sizes=sizes_of(planned.plan, profile.window_tokens, refused),
-            reply_tokens=planned.request.reply_tokens,
         )
-        return overflow(say(), planned, refused, say(says_sizes=False).lstrip())
+        advice = oversized.message(self._language, says_sizes=False).lstrip()
+        return overflow(oversized.message(self._language), planned, refused, advice)
 
     async def kept(self, planned: Planned, record: RequestRecord) -> Planned:
         """The plan after its artifacts are kept; another one if they cannot be."""

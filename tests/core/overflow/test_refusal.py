@@ -10,7 +10,7 @@ from support.strategies import exchange, pipeline, planned, system, user
 
 from proxy.core.compaction import Budget
 from proxy.core.conversation import Size
-from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind, does_not_fit, lower_reply_helps, refused_twice
+from proxy.core.overflow import OversizedPlan, Scope, Unit, Verdict, VerdictKind, lower_reply_helps, refused_twice
 
 SECRET = "the secret of the user "
 HISTORY = [system(SECRET * 2_900), user(SECRET * 2_000), *exchange(["small"], tool="read_file")]
@@ -19,7 +19,7 @@ HISTORY = [system(SECRET * 2_900), user(SECRET * 2_000), *exchange(["small"], to
 def refused(language="en", budget=None, *, base=None, history=HISTORY, window_tokens=4_000):
     made = planned(history, pipeline(budget or Budget(2_000)), base)
     assert not made.fits
-    return made, does_not_fit(made, "gpt-x", window_tokens, language)
+    return made, OversizedPlan(made, "gpt-x", window_tokens).message(language)
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -71,7 +71,7 @@ def test_a_guessed_window_is_not_reported_once_more_is_known_to_fit():
 
 def test_a_window_just_stated_by_the_upstream_is_not_reported_larger():
     made = planned(HISTORY, pipeline(Budget(2_000)))
-    reported = does_not_fit(made, "gpt-x", 1_500, "en", window_is_stated=True)
+    reported = OversizedPlan(made, "gpt-x", 1_500, window_is_stated=True).message("en")
     window, requested = map(int, re.findall(r"(\d+) tokens", reported)[:2])
     assert window == 1_500
     assert requested == made.after.tokens * 1_500 // 2_000 > window
@@ -80,7 +80,7 @@ def test_a_window_just_stated_by_the_upstream_is_not_reported_larger():
 def test_a_plan_that_fits_by_our_count_is_reported_in_the_upstreams_sizes():
     made = planned([user("x")], pipeline(Budget(2_000)))
     assert made.fits
-    reported = does_not_fit(made, "gpt-x", 4_000, "en", sizes=(5_000, 4_000))
+    reported = OversizedPlan(made, "gpt-x", 4_000, sizes=(5_000, 4_000)).message("en")
     begin = "This model's maximum context length is 4000 tokens. However, your messages resulted in 5000 tokens."
     assert reported.startswith(begin + " That is the request for gpt-x")
 
@@ -102,7 +102,7 @@ def test_where_tools_are_too_much_they_are_named_and_first():
 
 
 def test_a_message_without_a_role_is_reported_like_others():
-    assert "messages[0] (?, " in does_not_fit(planned([{"content": "x"}], pipeline(Budget(1))), "m", 10, "en")
+    assert "messages[0] (?, " in OversizedPlan(planned([{"content": "x"}], pipeline(Budget(1))), "m", 10).message("en")
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -117,7 +117,7 @@ def test_a_second_refusal_says_how_far_it_was_cut(language):
 def test_a_reply_limit_is_to_be_lowered_only_if_the_prompt_then_fits(most, over, is_named):
     budget = Budget(5_000, max_reply_tokens=most, reserved_reply_tokens=4_000)
     made = planned([user("x")], pipeline(budget), Size(5_000 + over, 9, 9))
-    reported = does_not_fit(made, "gpt-x", 9_000, "en", reply_tokens=3_900)
+    reported = OversizedPlan(made, "gpt-x", 9_000, reply_tokens=3_900).message("en")
     assert ("Lower the reply limit of 3,900 tokens first. Shorten" in reported) is is_named
 
 
@@ -138,10 +138,10 @@ def test_a_lower_reply_limit_is_advised_after_refusals_only_if_the_prompt_alone_
 @pytest.mark.parametrize(("language", "named"), [("en", "the system text beside"), ("zh", "消息之外的系统提示")])
 def test_a_system_text_beside_the_messages_is_named_apart_from_the_tool_list(language, named):
     made = planned([user("small")], pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000))
-    reported = does_not_fit(made, "m", 4_000, language, system_tokens=9_000)
+    reported = OversizedPlan(made, "m", 4_000, system_tokens=9_000).message(language)
     assert named in reported
     assert re.search("(tool list|工具列表)[ （(]+103", reported)
-    alone = does_not_fit(made, "m", 4_000, language, system_tokens=9_101)
+    alone = OversizedPlan(made, "m", 4_000, system_tokens=9_101).message(language)
     assert not re.search("tool list|工具列表", alone)
 
 
@@ -151,16 +151,9 @@ TOO_LONG = planned(HISTORY, pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000)
 @given(st.integers(1, 30_000), st.sampled_from([0.5, 1.0, 1.7]), st.booleans(), st.none() | st.integers(1, 30_000))
 def test_no_part_is_larger_than_the_whole(window, ratio, is_stated, prompt):
     made = structs.replace(TOO_LONG, budget=Budget(2_000, ratio=ratio))
-    reported = does_not_fit(
-        made,
-        "m",
-        window,
-        "en",
-        system_tokens=9_000,
-        window_is_stated=is_stated,
-        says_sizes=prompt is None,
-        sizes=prompt and (prompt, prompt - 1),
-    )
+    sizes = prompt and (prompt, prompt - 1)
+    oversized = OversizedPlan(made, "m", window, system_tokens=9_000, window_is_stated=is_stated, sizes=sizes)
+    reported = oversized.message("en", says_sizes=prompt is None)
     whole = prompt or int(re.findall(r"\((\d+) in the messages", reported)[0])
     parts = re.findall(r"([\d,]+) tokens\)", reported.split("have to stay")[1])
     assert len(parts) == 5
@@ -180,7 +173,7 @@ def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_
 def test_positions_are_the_clients_and_insertions_are_marked_as_such(language, page):
     history = [*HISTORY, user("more")]
     made = planned(history, pipeline(Budget(2_000)))
-    reported = does_not_fit(made, "gpt-x", 4_000, language, put_in=(3,))
+    reported = OversizedPlan(made, "gpt-x", 4_000, put_in=(3,)).message(language)
     assert page in reported
     for named in ("messages[0]", "messages[1]", "messages[3]"):  # the last one is at index 4 of the plan
         assert named in reported
@@ -190,18 +183,18 @@ def test_positions_are_the_clients_and_insertions_are_marked_as_such(language, p
 @pytest.mark.parametrize(("language", "named"), [("en", "the member prediction"), ("zh", "成员 prediction")])
 def test_members_besides_the_messages_are_named_apart_from_the_tool_list(language, named):
     made = planned(HISTORY, pipeline(Budget(2_000)), Size(9_103, 30_000, 30_000))
-    reported = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_000, "x" * 99: 50})
+    reported = OversizedPlan(made, "m", 4_000, members={"prediction": 9_000, "x" * 99: 50}).message(language)
     assert f"{named} " in reported.replace("（", " (")
     assert "9,000" in reported
     assert "53" in reported.split("9,000")[1]
     assert "x" * 65 not in reported
-    alone = does_not_fit(made, "m", 4_000, language, members={"prediction": 9_103})
+    alone = OversizedPlan(made, "m", 4_000, members={"prediction": 9_103}).message(language)
     assert not re.search("tool list|工具列表", alone)
 
 
 def test_an_unknown_limit_is_not_reported():
     made = planned([{"role": "user", "content": "x " * 4_000}], pipeline(Budget(100)))
-    reported = does_not_fit(made, "m", 128_000, "en", is_unnamed=True)
+    reported = OversizedPlan(made, "m", 128_000, is_unnamed=True).message("en")
     assert reported.startswith("Your input exceeds the context window of this model. That is the request for m ")
     assert "128" not in reported
     assert "completion" not in reported
