@@ -353,7 +353,7 @@ def test_members_of_an_error_are_taken_for_what_they_are():
         "error.n_ctx",
     )
     code = "string_above_max_length"
-    assert refused("A string too long", code=code, param="messages[0].content").kind is VerdictKind.PROMPT
+    assert refused("A string too long", code=code, param="messages[0].content").kind is VerdictKind.FIELD
     assert refused("A string too long", code=code, param="messages[0].tool_calls[0].id").kind is VerdictKind.FIELD
     assert refused(TOO_LONG, param="messages[0].role").kind is VerdictKind.FIELD
     assert not refused(TOO_LONG, status=429, code="rate_limit_exceeded").is_overflow

@@ -103,18 +103,17 @@ def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | Non
 
 
 def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
-    if not report.is_success:
-        return plausible(_of_error(report, sent), sent)
-    if (ended := _of_ending(report, sent)) is not None:
-        return ended
-    if report.is_silent:  # llama-cpp-python and LM Studio refuse this way
-        return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_near_window)
-    if not (report.texts or report.codes) or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
-        return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
-    if report.is_bare_text:  # plain text is trusted only as much as a server error
-        verdict = plausible(_of_error(replace(report, status=500), sent), sent)
-        return verdict if verdict.is_overflow else Verdict(VerdictKind.ACCEPTED, confidence=0.5)
-    return plausible(_of_error(report, sent), sent)
+    if report.is_success:
+        if (ended := _of_ending(report, sent)) is not None:
+            return ended
+        if report.is_silent:  # llama-cpp-python and LM Studio refuse this way
+            return Verdict(VerdictKind.EMPTY, confidence=1.0, is_suspect=sent.is_near_window)
+        if not (report.texts or report.codes) or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
+            return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
+    # A success in plain text is trusted only as much as a server error.
+    verdict = plausible(_of_error(replace(report, status=500) if report.is_bare_text else report, sent), sent)
+    is_reply = report.is_bare_text and not verdict.is_overflow
+    return Verdict(VerdictKind.ACCEPTED, confidence=0.5) if is_reply else verdict
 
 
 def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
@@ -170,8 +169,6 @@ def _with_named_limit(verdict: Verdict, report: ErrorReport, evidence: Evidence,
 
 
 def _by_evidence(report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict:
-    if _is_long_message(report):
-        return _long_message(evidence)
     if sent.has_user_text and (lost := _lost_the_user(report)) is not None:
         return Verdict(VerdictKind.PROMPT, confidence=0.95, evidence=lost.path, upstream_message=lost.text)
     if _names_another_fault(report) and not evidence.is_proven:
@@ -227,19 +224,6 @@ def _names_another_fault(report: ErrorReport) -> bool:
 def _lost_the_user(report: ErrorReport) -> ErrorText | None:
     """The text that says that no message is a user's."""
     return next((text for text in report.texts if words.NO_USER_MESSAGE.search(normalised(text.text))), None)
-
-
-def _is_long_message(report: ErrorReport) -> bool:
-    is_text = any(code.place is Place.TEXT for code in report.codes)
-    return is_text and any(code.text == words.STRING_TOO_LONG for code in report.codes)
-
-
-def _long_message(evidence: Evidence) -> Verdict:
-    """A message over a limit in characters, which a shorter request meets."""
-    source = evidence.texts[0].source if evidence.texts else ErrorText()
-    message = source.text[:_MAX_MESSAGE_CHARS]
-    verdict = Verdict(VerdictKind.PROMPT, confidence=0.8, evidence=source.path, upstream_message=message)
-    return with_figures(verdict, replace(read(normalised(message)), unit=Unit.CHARS, limit_scope=Scope.UNKNOWN))
 
 
 def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:

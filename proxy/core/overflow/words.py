@@ -464,8 +464,6 @@ _ANOTHER_FIELD: Final = re.compile(
 )
 """OpenAI's codes for a member that it does not accept, whatever part of it the text repeats. `invalid_value` and
 `InvalidParameter` are not among them: Volcengine Ark sends the latter with every 400."""
-STRING_TOO_LONG: Final = "string_above_max_length"
-"""OpenAI's, for any text of a request; another member of the error says which one."""
 _FULL_ENDING: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|overflow)")
 
 NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})

@@ -136,10 +136,7 @@ class Relay:
         if planned is None or mode == "observe":
             return await self._as_it_came(came, headers, planned, record)
         kept, has_our_tool = came.kept, planned.inputs.terms.tools is not None  # and may call it, even if withheld here
-        if planned.plan.artifacts:
-            planned = await self._sends.kept(planned, record)
-        if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, record)
+        planned = await self._ready(planned, record)
         if planned.request.is_rewritten:  # as the client would have written it
             headers = without_encoding(headers)
             came.received.become(planned.request.body)
@@ -182,9 +179,12 @@ class Relay:
         self._models.discovery.nudge()
         return self._models.discovery.own_wire
 
-    def _asked_at_once(self, planned: Planned, record: RequestRecord) -> Planned:
-        """The plan; it asks the upstream to leave out old messages that it holds, if they are known not to fit."""
-        asking = self._held.planned(planned, planned.tenant)
+    async def _ready(self, planned: Planned, record: RequestRecord) -> Planned:
+        """The plan, after what it takes out is kept; it asks the upstream to leave out old messages that it holds, if
+        they are known not to fit."""
+        if planned.plan.artifacts:
+            planned = await self._sends.kept(planned, record)
+        asking = self._held.planned(planned, planned.tenant) if self._settings.overflow.retry else planned
         if asking is not planned:
             record.note_plan(asking)
         return asking
@@ -212,9 +212,7 @@ class Relay:
         with it."""
         record = RequestRecord(request_id, time.perf_counter())
         record.note_plan(pending.planned)
-        planned = await self._sends.kept(pending.planned, record)
-        if self._settings.overflow.retry:
-            planned = self._asked_at_once(planned, record)
+        planned = await self._ready(pending.planned, record)
         attempt = await self._answer(structs.replace(pending, planned=planned), record)
         await pending.kept.rest()
         problem = "" if attempt.outcome.is_accepted else f"HTTP {attempt.response.status}"

@@ -183,13 +183,11 @@ def test_a_string_that_is_too_long_is_one_text_only_where_it_is_a_message():
     verdict = refused(400, text, code="string_above_max_length", place=Place.TEXT)
     assert (verdict.kind, verdict.named, verdict.named_limit) == (VerdictKind.FIELD, LimitName.STRING, 1000)
     assert verdict.limit is None
-    unnumbered = refused(400, "string too long", code="string_above_max_length", place=Place.TEXT)
-    assert (unnumbered.kind, unnumbered.unit) == (VerdictKind.PROMPT, Unit.CHARS)
     elsewhere = refused(400, text, code="string_above_max_length", place=Place.ELSEWHERE)
     assert elsewhere.named is None
     for place in (Place.ELSEWHERE, Place.UNCLEAR, None):
         assert refused(400, text, code="string_above_max_length", place=place).kind is VerdictKind.FIELD
-    assert refused(400, code="string_above_max_length", place=Place.TEXT).kind is VerdictKind.PROMPT
+    assert refused(400, code="string_above_max_length", place=Place.TEXT).kind is VerdictKind.FIELD
 
 
 def test_words_about_a_part_of_the_request_that_has_no_length_are_no_overflow():
