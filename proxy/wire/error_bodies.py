@@ -280,20 +280,23 @@ _CUT_JSON: Final = re.compile(r'\{\s{0,99}"')
 """How a reply begins that broke off: no plain text does."""
 
 
-def opened(status: int, body: bytes) -> Found:
-    """Parse the first 64 KiB of a response; of a success only errors are read."""
+def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
+    """Report of a response, or of its beginning: of its first 64 KiB; of a success only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
-    found = Found(status, body_bytes=len(body))
+    asks_to_wait = any(name.lower() == b"retry-after" for name, _ in headers)
+    found = Found(status, asks_to_wait, body_bytes=len(body))
     if _SSE_LINE.match(text):
         _add_events(found, text)
     elif not found.is_success:
         collect_text(found, "", "", text)
     elif (value := json_or_none(text)) is not None:
-        found.is_silent = _holds_nothing(value)
+        found.is_silent = _tells_no_part(value)
         _add_success(found, "", value)
     elif not _CUT_JSON.match(text):
         found.is_silent, found.is_bare_text = not text, bool(text)
         collect_text(found, "", "", text)
+    found.is_silent = found.is_silent and not found.endings
+    found.stated, found.limit_path = _stated(found.numbers)
     return found
 
 
@@ -305,9 +308,8 @@ def _add_events(found: Found, text: str) -> None:
             continue
         value = json_or_none(payload)
         found.is_silent &= _tells_no_part(value)
-        if found.is_success and isinstance(value, dict) and isinstance(value.get("response"), dict):
-            _add_success(found, path, value)  # for `response.failed`, which repeats the request
-        elif not found.is_success or _ERROR_EVENT.fullmatch(name):
+        repeats_a_request = isinstance(value, dict) and isinstance(value.get("response"), dict)  # `response.failed`
+        if not found.is_success or (_ERROR_EVENT.fullmatch(name) and not repeats_a_request):
             collect_text(found, path, "", payload)
         else:
             _add_success(found, path, value)
@@ -356,11 +358,14 @@ def holds_nothing(data: bytes) -> bool:
 
 
 def _tells_no_part(value: Any) -> bool:
-    if _holds_nothing(value):
-        return True
+    """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
     if not isinstance(value, dict) or any(map(value.get, _USAGE_OR_ERROR_MEMBERS)):
         return False
     choices = value.get("choices")
+    if not value or jsontext.string_in(value, "type") in _BEGINNINGS:
+        return True
+    if "choices" in value and not choices:
+        return not value.keys() & _ERROR_WITHOUT_ANSWER
     if not isinstance(choices, list) or not 0 < len(choices) <= _MAX_CHOICES or _has_output(value):
         return False
     return all(
@@ -370,15 +375,6 @@ def _tells_no_part(value: Any) -> bool:
         and (not choice.get("finish_reason") or means_cut(str(choice["finish_reason"])))
         for choice in choices
     )
-
-
-def _holds_nothing(value: Any) -> bool:
-    """Usage alone is the end of a response, and an empty message is a reply; an object of another kind may be one."""
-    if not isinstance(value, dict) or any(map(value.get, _USAGE_OR_ERROR_MEMBERS)):
-        return False
-    if jsontext.string_in(value, "type") in _BEGINNINGS:
-        return True
-    return not value or ("choices" in value and not value["choices"] and not value.keys() & _ERROR_WITHOUT_ANSWER)
 
 
 def _has_output(value: dict[str, Any]) -> bool:
@@ -435,15 +431,6 @@ _ELSEWHERE: Final = re.compile(
     r"|(?:model|tools?|tool_choice|functions?|function_call|response_format|stop|user|metadata)\b.*"
 )
 """`messages[0].role`, `tools[3].function.name`."""
-
-
-def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
-    """Report of a response, or of its beginning."""
-    found = opened(status, body)
-    found.asks_to_wait = any(name.lower() == b"retry-after" for name, _ in headers)
-    found.is_silent = found.is_silent and not found.endings
-    found.stated, found.limit_path = _stated(found.numbers)
-    return found
 
 
 def _place(path: str) -> Place:

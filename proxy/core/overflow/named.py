@@ -94,16 +94,13 @@ _REPLY_BOUND: Final = re.compile(
 _INTEGER: Final = re.compile(r"(?<![\d.,a-z_-])\d[\d,_]*(?![\d.]*\d)(?![a-z])")
 _LEAST_REPLY_TOKENS: Final = 64
 """A smaller number bounds no reply."""
-_LEAST_STRING_CHARS: Final = 256
-"""A smaller limit is one of a name or an id."""
-_LEAST_IMAGE_BYTES: Final = 4_096
-_LEAST_SIDE_PIXELS: Final = 64
 _LARGEST: Final = 2**31
 _LEAST: Final = {
-    LimitName.IMAGE_BYTES: _LEAST_IMAGE_BYTES,
-    LimitName.MEDIA_BYTES: _LEAST_IMAGE_BYTES,
-    LimitName.SIDE: _LEAST_SIDE_PIXELS,
-    LimitName.SIDE_OF_MANY: _LEAST_SIDE_PIXELS,
+    LimitName.STRING: 256,  # less is one of a name or an id
+    LimitName.IMAGE_BYTES: 4_096,
+    LimitName.MEDIA_BYTES: 4_096,
+    LimitName.SIDE: 64,
+    LimitName.SIDE_OF_MANY: 64,
     LimitName.MESSAGES: 4,
 }
 """The smallest limit that a request can keep to; 1 for the others."""
@@ -117,30 +114,25 @@ def named_limit(text: str) -> NamedLimit | None:
     >>> named_limit("this model supports up to 5 images")
     NamedLimit(name=<LimitName.IMAGES: 'images'>, most=5, seen=None)
     """
-    if (string := _of_string(text)) is not None:
-        return string
-    if _BOUNDS.search(text) is None:
-        return None
-    name = next((name for name, words in _ROWS if words.search(text)), None)
+    string = None if _OF_A_NAME.search(text) else _STRING.search(text)
+    length = next((int(one) for one in string.groups() if one), 0) if string is not None else 0
+    found = NamedLimit(LimitName.STRING, length) if length else _of_items(text)
+    return found if found is not None and _LEAST.get(found.name, 1) <= found.most <= _LARGEST else None
+
+
+def _of_items(text: str) -> NamedLimit | None:
+    name = next((name for name, words in _ROWS if words.search(text)), None) if _BOUNDS.search(text) else None
     if name is None:
         return None
-    equation, seen = _EQUATION.search(text), None
-    if equation is not None:
-        most, seen = _number(equation[3]), _number(equation[1]) + _number(equation[2] or "0")
-    else:
-        bounds = [found for found in map(_bound, _MOST.finditer(text)) if found]
-        stated = _SEEN.search(text)
-        seen = _number(stated[1]) if stated else None
-        most = next((bound for bound in bounds if seen is None or bound < seen), 0)
-        if name is LimitName.SIDE or name is LimitName.SIDE_OF_MANY:
-            most = max(bounds, default=0) or _pixels(text)
-    return NamedLimit(name, most, seen) if _LEAST.get(name, 1) <= most <= _LARGEST else None
-
-
-def _of_string(text: str) -> NamedLimit | None:
-    found = None if _OF_A_NAME.search(text) else _STRING.search(text)
-    most = int(next(one for one in found.groups() if one)) if found else 0
-    return NamedLimit(LimitName.STRING, most) if _LEAST_STRING_CHARS <= most <= _LARGEST else None
+    if (equation := _EQUATION.search(text)) is not None:
+        return NamedLimit(name, _number(equation[3]), _number(equation[1]) + _number(equation[2] or "0"))
+    bounds = [bound for bound in map(_bound, _MOST.finditer(text)) if bound]
+    stated = _SEEN.search(text)
+    seen = _number(stated[1]) if stated else None
+    most = next((bound for bound in bounds if seen is None or bound < seen), 0)
+    if name in (LimitName.SIDE, LimitName.SIDE_OF_MANY):
+        most = max(bounds, default=0) or _pixels(text)
+    return NamedLimit(name, most, seen)
 
 
 def _bound(found: re.Match[str]) -> int:
