@@ -18,7 +18,6 @@ from proxy.core.media import bytes_of, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
     FAULTS,
-    FIRST,
     LEAST_WINDOW_TOKENS,
     Counted,
     Exactness,
@@ -56,11 +55,6 @@ class Attempt(core.Attempt, frozen=True, kw_only=True):
 
     planned: Planned
     response: PeekedResponse
-
-    @property
-    def is_first(self) -> bool:
-        """Whether nothing was sent before."""
-        return self.cure is FIRST
 
 
 class Judge:
