@@ -63,8 +63,7 @@ def serve(settings: Settings, load: Load, until_closed: int | None = None) -> in
         ws="none",
         interface="asgi3",
         proxy_headers=False,  # nothing here needs the client's address, so no X-Forwarded-For has to be trusted
-        # Never the first to close: the head of a next request may be on its way and must reach uvicorn before.
-        timeout_keep_alive=math.ceil(KEEP_ALIVE_SECONDS + settings.server.header_timeout_seconds) + 1,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace_seconds),
         timeout_worker_healthcheck=WORKER_SILENCE_SECONDS,
     )
@@ -168,7 +167,6 @@ def _connections(settings: ServerSettings) -> Connections:
     return Connections(
         max_head_bytes=settings.max_header_bytes,
         head_seconds=settings.header_timeout_seconds,
-        keep_alive_seconds=KEEP_ALIVE_SECONDS,
         max_connections=min(settings.max_connections, possible),
     )
 

@@ -37,7 +37,7 @@ from proxy.errors import (
 from proxy.shell.artifacts import ArtifactReader, ArtifactStat, Replacements, Stored, is_artifact
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import REFUSED, OwnResponse, ResponseSender, request_id_of, shaped
-from proxy.shell.http import UntilClientLeaves, content_headers
+from proxy.shell.http import content_headers, until_client_leaves
 from proxy.shell.resources import logger
 from proxy.shell.upstream import Headers, header
 
@@ -147,10 +147,10 @@ class ArtifactRoute:
         sender = ResponseSender(send, request_id)
         status, own = 200, list(_GUARD)
         try:
-            async with UntilClientLeaves(receive) as client:
+            async with until_client_leaves(receive) as stop_watching:
                 body = await self._answered(scope, own)
                 status = body.status
-                await sender.pass_on(body, client, [])
+                await sender.pass_on(body, stop_watching, [])
         except ProxyError as error:
             status = error.status
             if isinstance(error, MissingKey):

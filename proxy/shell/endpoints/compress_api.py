@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from proxy.config import ServerSettings
@@ -29,7 +30,7 @@ from proxy.errors import (
 from proxy.shell.artifacts import ArtifactsByHash, Record, Tenants
 from proxy.shell.endpoints.guard import Guard
 from proxy.shell.endpoints.responses import request_id_of
-from proxy.shell.http import UntilClientLeaves, announced_bytes, content_headers, plain_body, read_body, respond
+from proxy.shell.http import content_headers, plain_body, read_body, respond, until_client_leaves
 from proxy.shell.relay import Routes
 from proxy.shell.resources import BoundedMap, Share, Workload, in_thread, logger, write_lines_for
 from proxy.shell.upstream import Headers, header
@@ -103,12 +104,12 @@ class CompressApi:
         if path not in (COMPRESS_PATH, RETRIEVE_PATH):
             if method not in ("GET", "HEAD"):
                 raise MethodNotAllowed("this path takes GET or HEAD")
-            async with UntilClientLeaves(receive):
+            async with until_client_leaves(receive):
                 return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), tenant, share, request_id)
         if method != "POST":
             raise MethodNotAllowed("this path takes POST")
-        body = await read_body(receive, announced_bytes(headers), self._max_body_bytes, self._pause_seconds, share)
-        async with UntilClientLeaves(receive):
+        body = await read_body(Request(scope, receive), self._max_body_bytes, self._pause_seconds, share)
+        async with until_client_leaves(receive):
             if path == RETRIEVE_PATH:
                 digest = compress_api.hash_in(await in_thread(plain_body, body, headers, self._max_body_bytes))
                 return await self._original(digest, tenant, share, request_id)

@@ -10,6 +10,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable
 from typing import Final
 
+from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from proxy.config import ServerSettings
@@ -25,16 +26,14 @@ from proxy.errors import (
 from proxy.shell.artifacts import AccessResolver
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
 from proxy.shell.http import (
-    BodyStream,
     KeepAlive,
-    Losable,
     Received,
-    UntilClientLeaves,
-    announced_bytes,
+    Upload,
     connection_of,
     content_headers,
     read_body,
     respond,
+    until_client_leaves,
 )
 from proxy.shell.relay import (
     AnyResponse,
@@ -94,23 +93,23 @@ class FittedEndpoint:
         record = self._recorder.begin(request_id.decode(), headers)
         record.api = wire.api
         alive = KeepAlive(send, wire)
-        sender = ResponseSender(alive.send, request_id, wire, alive)
+        sender = ResponseSender(alive.send, request_id, wire, alive, connection_of(scope))
         served: Served | None = None
         route = self._routes.default
         share = self._workload.share()
         kept = Kept(self._room, share, record.request_id)
-        connection = connection_of(scope)
-        is_here = connection is not None and connection.has_whole_request
-        announced, pause_seconds = (0, None) if is_here else (announced_bytes(headers), self._pause_seconds)
+        request = Request(scope, receive)
         UnderWay.count += 1
         try:
-            received = Received(await read_body(receive, announced, self._max_body_bytes, pause_seconds, share))
+            received = Received(await read_body(request, self._max_body_bytes, self._pause_seconds, share))
             record.note_body(len(received.body))
-            async with UntilClientLeaves(receive, connection=connection) as client:
+            async with until_client_leaves(receive) as stop_watching:
                 route = await self._routes.of(wire, headers, received.body, matched.model)
                 record.route = route.name
                 served = await self._served(scope, route, wire, matched, received, kept, record, alive, sender)
-                await sender.pass_on(_of_known_path(served.response, scope, wire, route), client, record.headers())
+                await sender.pass_on(
+                    _of_known_path(served.response, scope, wire, route), stop_watching, record.headers()
+                )
                 _note_end(record, served, sender, wire, route)
         except ProxyError as error:
             if served is not None and sender.is_whole:  # the client left with all that it wanted
@@ -205,7 +204,7 @@ class PassThrough:
         request_id = request_id_of(headers)
         write_lines_for(request_id.decode())
         wire = wire_over(matched.path)
-        sender = ResponseSender(send, request_id, wire)
+        sender = ResponseSender(send, request_id, wire, connection=connection_of(scope))
         if _asks_for_websocket(scope):
             error = UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered")
             await sender.refuse(error, _NO_UPGRADE)
@@ -213,13 +212,12 @@ class PassThrough:
         if scope["method"] == "TRACE":
             await sender.refuse(_no_trace(), _ALLOWED)
             return
-        upload = BodyStream(receive, self._pause_seconds) if _has_body(headers) else None
+        upload = Upload(Request(scope, receive), self._pause_seconds) if _has_body(headers) else None
         try:
             if has_dot_segment(scope["path"]):
                 raise MalformedRequest("the path has a segment of dots")
-            told_by = (upload.finished, None) if upload else (None, connection_of(scope))
-            async with UntilClientLeaves(receive, *told_by) as client:
-                body = await _body_of(upload, connection_of(scope))
+            async with until_client_leaves(receive, upload.finished if upload else None) as stop_watching:
+                body = await _body_of(upload)
                 if len(self._routes.all) > 1 and asks_for_models(scope):
                     await send_models(self._routes, scope, send)
                     return
@@ -229,7 +227,7 @@ class PassThrough:
                 target = _target(scope, _on(route, scope, matched, self._routes))
                 answer = await route.relay.pass_through(scope["method"], target, headers, body, wire)
                 try:
-                    await sender.pass_on(answer, client, [])
+                    await sender.pass_on(answer, stop_watching, [])
                 finally:
                     await sender.let_go(answer)
         except ProxyError as error:
@@ -268,11 +266,12 @@ class PassThrough:
         await respond(send, 200, described, b"" if scope["method"] == "HEAD" else words)
 
 
-async def _body_of(upload: BodyStream | None, connection: Losable | None) -> Outgoing | AsyncIterator[bytes] | None:
-    """Return the body in one piece if it has arrived: it then goes up with the very bytes of its headers."""
-    if upload is None or connection is None or not connection.has_whole_request:
-        return None if upload is None else aiter(upload)
-    return Outgoing(b"".join([piece async for piece in upload]))
+async def _body_of(upload: Upload | None) -> Outgoing | AsyncIterator[bytes] | None:
+    """Return a body in one piece if it has arrived: it then goes up with the very bytes of its headers."""
+    if upload is None:
+        return None
+    whole = await upload.whole()
+    return aiter(upload) if whole is None else Outgoing(whole)
 
 
 def _has_body(headers: Headers) -> bool:

@@ -19,6 +19,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from proxy import __version__
@@ -29,7 +30,7 @@ from proxy.errors import BodyTooLarge, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts import ArtifactTools, TenantNames, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import ResponseSender, request_id_of
-from proxy.shell.http import announced_bytes, read_body
+from proxy.shell.http import read_body
 from proxy.shell.resources import logger
 from proxy.shell.upstream import header
 
@@ -119,8 +120,7 @@ class McpEndpoint:
                 )
             if header(scope["headers"], b"origin"):
                 raise NotFromHere("no web page may speak MCP here")
-            announced = announced_bytes(scope["headers"])
-            body = await read_body(receive, announced, MAX_CALL_BYTES, self._pause_seconds)
+            body = await read_body(Request(scope, receive), MAX_CALL_BYTES, self._pause_seconds)
         except BodyTooLarge:
             await sender.refuse(BodyTooLarge(f"a call may have at most {MAX_CALL_BYTES:,} bytes"))
             return

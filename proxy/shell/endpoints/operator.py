@@ -37,7 +37,7 @@ from proxy.shell.endpoints.responses import (
     shaped,
 )
 from proxy.shell.endpoints.services import SERVICES, NotReady, Ready, Reload, Services, services_of
-from proxy.shell.http import STATE_KEY, announced_bytes, plain_body, read_body
+from proxy.shell.http import STATE_KEY, plain_body, read_body
 from proxy.shell.operator import (
     MAX_HOURS,
     NONCE_HEADER,
@@ -389,7 +389,7 @@ async def explain(request: Request) -> Response:
     """A dry run: nothing is sent or stored."""
     services, headers = services_of(request), request.scope["headers"]
     max_body_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
-    body = await read_body(request.receive, announced_bytes(headers), max_body_bytes, pause_seconds)
+    body = await read_body(request, max_body_bytes, pause_seconds)
     explanation = await services.explainer.explain(plain_body(body, headers, max_body_bytes))
     return json_response(explanation.described())
 

@@ -35,7 +35,7 @@ from proxy.errors import (
     RequestTimeout,
     UpstreamError,
 )
-from proxy.shell.http import KeepAlive, Losable, UntilClientLeaves, content_headers, respond
+from proxy.shell.http import KeepAlive, Losable, content_headers, respond
 from proxy.shell.operator import MAX_HOURS
 from proxy.shell.relay import AnyResponse, PeekedResponse, StreamedResponse
 from proxy.shell.telemetry import MAX_DECISIONS
@@ -75,15 +75,16 @@ class ResponseSender(Struct, eq=False):
     _wire: Wire = DEFAULT
     _alive: KeepAlive | None = None
     """Owner of `send`, if bytes may be sent before the response is decided."""
+    connection: Losable | None = None
+    """The client's, on which a response may be handed on piece by piece."""
     status: int = 0
     """Status of the response; 0 until it has begun."""
     sent_bytes: int = 0
     last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, _PIECES_OF_THE_END))
     """The end of what was sent."""
     _is_read: bool = False
-    _connection: Losable | None = None
-    """The client's, once a response may be handed on piece by piece."""
     _send_piece: Send | None = None
+    """Set once a response may be handed on piece by piece."""
 
     @property
     def is_whole(self) -> bool:
@@ -94,24 +95,21 @@ class ResponseSender(Struct, eq=False):
         """The headers of a response, with the proxy's `own`."""
         return [*self._with_request_id(headers), *own]
 
-    async def pass_on(self, answer: AnyResponse | OwnResponse, client: UntilClientLeaves, own: Headers) -> None:
+    async def pass_on(
+        self, answer: AnyResponse | OwnResponse, stop_watching: Callable[[], object], own: Headers
+    ) -> None:
         """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
         headers = self.head(answer.headers, own)
         if answer.status in _WITHOUT_BODY:
             headers = [pair for pair in headers if pair[0] != b"content-length"]
         self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
-        if whole is not None and (to := client.connection) and to.send_whole(answer.status, headers, whole):
-            client.release()
-            self._is_read, self.sent_bytes = True, len(whole)
-            self.last.add(whole)
-            return
         await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
         if whole is not None:
-            await self._end(whole, client)
+            await self._end(whole, stop_watching)
             return
         send = self._send if self._alive is None else self._alive.rest
-        if client.connection is not None and isinstance(answer, _HANDING_ON):
-            self._connection, self._send_piece = client.connection, send
+        if self.connection is not None and isinstance(answer, _HANDING_ON):
+            self._send_piece = send
             answer.hand_to(self)
         try:
             async for piece in answer.chunks():
@@ -121,13 +119,13 @@ class ResponseSender(Struct, eq=False):
         except UpstreamError:
             if not self.is_whole:
                 raise
-        await self._end(b"", client)
+        await self._end(b"", stop_watching)
 
-    async def _end(self, body: bytes, client: UntilClientLeaves) -> None:
+    async def _end(self, body: bytes, stop_watching: Callable[[], object]) -> None:
         """Send the end of a response, or all of it."""
         self._is_read = True
         self.sent_bytes += len(body)
-        client.release()
+        stop_watching()
         await self._send({"type": "http.response.body", "body": body})
         if body:
             self.last.add(body)
@@ -135,7 +133,7 @@ class ResponseSender(Struct, eq=False):
     @property
     def is_ready(self) -> bool:
         """Whether the client's connection takes a piece at once."""
-        return self._connection is not None and self._connection.is_writable
+        return self._send_piece is not None and self.connection is not None and self.connection.is_writable
 
     def take(self, piece: bytes) -> None:
         """Forward a piece at once: it must be ready."""
@@ -150,7 +148,7 @@ class ResponseSender(Struct, eq=False):
         """A function that forwards chunks with the framing in which they came, if they would be sent in chunks
         anyway."""
         is_direct = self._alive is None or self._alive.is_direct
-        return self._connection.chunk_writer(stop) if self._connection is not None and is_direct else None
+        return self.connection.chunk_writer(stop) if self.connection is not None and is_direct else None
 
     def note_written(self, pieces: Sequence[bytes]) -> None:
         """These pieces were forwarded like that."""

@@ -1,9 +1,8 @@
 """HTTP/1.1 with clients: connections, bodies, comments that keep connections open."""
 
 from proxy.shell.http.bodies import (
-    BodyStream,
     Received,
-    announced_bytes,
+    Upload,
     can_unpack,
     encoding_of,
     is_zlibs,
@@ -15,20 +14,18 @@ from proxy.shell.http.clients import (
     STATE_KEY,
     KeepAlive,
     Losable,
-    UntilClientLeaves,
     connection_of,
     content_headers,
     respond,
+    until_client_leaves,
 )
 
 __all__ = [
     "STATE_KEY",
-    "BodyStream",
     "KeepAlive",
     "Losable",
     "Received",
-    "UntilClientLeaves",
-    "announced_bytes",
+    "Upload",
     "can_unpack",
     "connection_of",
     "content_headers",
@@ -38,4 +35,5 @@ __all__ = [
     "read_body",
     "respond",
     "unpack",
+    "until_client_leaves",
 ]

@@ -16,40 +16,41 @@ from collections.abc import AsyncIterator, Iterator
 from types import ModuleType
 from typing import Final
 
-from starlette.types import Receive
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import Message, Receive
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources import Share
-from proxy.shell.upstream import Headers, header
+from proxy.shell.upstream import Headers
 
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
 """nginx's lingering_timeout: https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_timeout"""
 
 
-async def read_body(
-    receive: Receive, announced_bytes: int, limit_bytes: int, pause_seconds: float | None, share: Share | None = None
-) -> bytes:
+async def read_body(request: Request, limit_bytes: int, pause_seconds: float, share: Share | None = None) -> bytes:
     """The whole body; each piece of it waits for room in the `share`. Raises BodyTooLarge, before reading if the length
     is announced; ClientLeft; and RequestTimeout if the client pauses for this long, not counting the time for which it
-    is held up. `pause_seconds` None: all of it has arrived."""
-    if announced_bytes > limit_bytes:
-        raise too_large(f"{announced_bytes:,} bytes", limit_bytes)
+    is held up."""
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > limit_bytes:
+        raise too_large(f"{int(announced):,} bytes", limit_bytes)
     pieces: list[bytes] = []
-    length, more = 0, True
-    while more:
-        piece, more = await _next_piece(receive, pause_seconds, share)
+    length = 0
+
+    async def receive() -> Message:
+        if share is not None:
+            return await share.next_message(request.receive, pause_seconds)
+        return await _next_message(request, pause_seconds)
+
+    async for piece in _pieces(
+        request, receive, pause_seconds, "" if share is None else ", or too little while others waited"
+    ):
         length += len(piece)
         if length > limit_bytes:
             raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
         pieces.append(piece)
     return b"".join(pieces)
-
-
-def announced_bytes(headers: Headers) -> int:
-    """The length of a body by its `Content-Length`; 0 if there is none."""
-    announced = header(headers, b"content-length")
-    return int(announced) if announced.isdigit() else 0
 
 
 class Received:
@@ -74,23 +75,29 @@ class Received:
         self.body = content
 
 
-class BodyStream:
-    """The body in the pieces that arrive."""
+class Upload:
+    """A body that is passed on in the pieces that arrive."""
 
-    def __init__(self, receive: Receive, pause_seconds: float) -> None:
-        self._receive = receive
+    def __init__(self, request: Request, pause_seconds: float) -> None:
+        self._request = request
         self._pause_seconds = pause_seconds
+        self._first = b""
         self.finished = asyncio.Event()
-        """Set once the whole body has been taken."""
+        """Set once the whole body has arrived."""
+
+    async def whole(self) -> bytes | None:
+        """The body if it has arrived; None: it comes in pieces, the first of which has."""
+        self._first = await anext(self._pieces(), b"")
+        return self._first if self.finished.is_set() else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """The pieces. Raises ClientLeft if the body breaks off, and RequestTimeout if the client pauses for too long;
         the time that the reader takes does not count."""
-        while not self.finished.is_set():
-            piece, more = await _next_piece(self._receive, self._pause_seconds)
-            if not more:
-                self.finished.set()
-            if piece:
+        first, self._first = self._first, b""
+        if first:
+            yield first
+        if not self.finished.is_set():
+            async for piece in self._pieces():
                 yield piece
 
     async def discard(self) -> None:
@@ -104,22 +111,32 @@ class BodyStream:
                     if left <= 0:
                         return
 
+    def _pieces(self) -> AsyncIterator[bytes]:
+        return _pieces(self._request, self._receive, self._pause_seconds)
 
-async def _next_piece(receive: Receive, pause_seconds: float | None, share: Share | None = None) -> tuple[bytes, bool]:
-    """The next piece of a body, and whether more will follow. Raises ClientLeft and RequestTimeout."""
+    async def _receive(self) -> Message:
+        message = await _next_message(self._request, self._pause_seconds)
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            self.finished.set()
+        return message
+
+
+async def _next_message(request: Request, pause_seconds: float) -> Message:
+    async with asyncio.timeout(pause_seconds):
+        return await request.receive()
+
+
+async def _pieces(request: Request, receive: Receive, pause_seconds: float, also: str = "") -> AsyncIterator[bytes]:
+    """The pieces of a body. Raises ClientLeft and RequestTimeout."""
     try:
-        if share is not None:
-            message = await share.next_message(receive, pause_seconds)
-        else:
-            async with asyncio.timeout(pause_seconds):
-                message = await receive()
+        async for piece in Request(request.scope, receive).stream():
+            if piece:
+                yield piece
     except TimeoutError:
         reason = f"nothing of the request's body arrived for {pause_seconds:g} s (server.body_timeout_seconds)"
-        also = "" if share is None else ", or too little while others waited"
         raise RequestTimeout(reason + also) from None
-    if message["type"] == "http.disconnect":
-        raise ClientLeft("the client closed its connection before its request was complete")
-    return message.get("body", b""), message.get("more_body", False)
+    except ClientDisconnect:
+        raise ClientLeft("the client closed its connection before its request was complete") from None
 
 
 def too_large(found: str, limit_bytes: int) -> BodyTooLarge:

@@ -1,19 +1,17 @@
-"""The client's side of a request under way: the socket that its response is written to, its departure, which stops the
-work, and bytes sent before the response is decided, which keep it waiting.
+"""The client's side of a request under way: its departure, which stops the work, and bytes sent before the response is
+decided, which keep it waiting.
 
-Rule: the head of a response is sent with what follows it in the same turn of the loop, which costs one system call and
-wakes the client once. The upstream stops computing as soon as the client has left. Once the first byte was sent, the
-status is 200, so a later error is reported in the body: as an event of a stream, else as JSON. That is why
-`overflow.keepalive_seconds` is off by default.
+Rule: the upstream stops computing as soon as the client has left. Once the first byte was sent, the status is 200, so a
+later error is reported in the body: as an event of a stream, else as JSON. That is why `overflow.keepalive_seconds` is
+off by default.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from collections.abc import AsyncIterator, Callable
+from typing import Final, Protocol
 
 from msgspec import Struct
 from starlette.types import Message, Receive, Scope, Send
@@ -27,26 +25,15 @@ STATE_KEY: Final = "connection"
 
 
 class Losable(Protocol):
-    """A connection that reports its loss."""
+    """A connection whose client may stop reading."""
 
     @property
     def is_writable(self) -> bool:
         """Whether what is sent now goes out without waiting for the client to read."""
 
-    @property
-    def has_whole_request(self) -> bool:
-        """Whether the body of the request that is under way has arrived."""
-
     def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
         """A function that takes whole chunks of the running response, with their framing, until `stop` is called, which
-        happens when the connection is no longer writable; None if the response is not sent in chunks, or its head waits
-        to be sent with what follows."""
-
-    def send_whole(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Send a whole response, as two messages of ASGI would; False if only those can."""
-
-    def when_lost(self, then: Callable[[], None] | None) -> None:
-        """Call `then` when the connection is lost, or soon if it is lost already; None: call nothing."""
+        happens when the connection is no longer writable; None if the response is not sent in chunks."""
 
 
 def connection_of(scope: Scope) -> Losable | None:
@@ -66,65 +53,38 @@ async def respond(send: Send, status: int, headers: Headers, body: bytes) -> Non
     await send({"type": "http.response.body", "body": body})
 
 
-class UntilClientLeaves(Struct, eq=False):
-    """`async with UntilClientLeaves(receive):` runs its body, and raises ClientLeft in it when the client leaves.
+@contextlib.asynccontextmanager
+async def until_client_leaves(
+    receive: Receive, after: asyncio.Event | None = None
+) -> AsyncIterator[Callable[[], object]]:
+    """Run the block, and raise ClientLeft in it when the client leaves. Messages are received meanwhile and thrown
+    away, so watching begins only when the body has been read: at once, or `after` the event that signals it.
 
-    Without a `connection`, messages are received while watching and thrown away, so watching begins only when the body
-    has been read: at once, or after the event that signals it. Call `release` before sending the last byte of the
-    response: servers report the end of a response with the same message as a client's departure.
+    Yields a function that ends the watch, to be called before the last byte of the response is sent: servers report the
+    end of a response with the same message as a client's departure.
     """
+    task, has_left = asyncio.current_task(), False
+    assert task is not None, "runs inside a task"
 
-    _receive: Receive
-    after: asyncio.Event | None = None
-    """Set when the body has been read."""
-    connection: Losable | None = None
-    """The client's, which costs less than a task for each request."""
-    _left: bool = False
-    _task: asyncio.Task[Any] | None = None
-    _starting: asyncio.Handle | None = None
-    _watch: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._task = asyncio.current_task()
-        if self.connection is not None:
-            self.connection.when_lost(self._leave)
-        else:
-            # In the loop's next turn, when the request is on its way: before that nothing could be stopped.
-            self._starting = asyncio.get_running_loop().call_soon(self._start)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.release()
-        if self._left and self._task is not None and isinstance(error, asyncio.CancelledError):
-            self._task.uncancel()
-            raise ClientLeft("the client closed its connection before the response was complete") from None
-
-    def release(self) -> None:
-        """Stop watching."""
-        if self.connection is not None:
-            self.connection.when_lost(None)
-            return
-        if self._starting is not None:
-            self._starting.cancel()
-        if self._watch is not None:
-            self._watch.cancel()
-
-    def _start(self) -> None:
-        self._watch = asyncio.create_task(self._wait())
-
-    async def _wait(self) -> None:
-        if self.after is not None:
-            await self.after.wait()
-        while (await self._receive())["type"] != "http.disconnect":
+    async def watch() -> None:
+        nonlocal has_left
+        if after is not None:
+            await after.wait()
+        while (await receive())["type"] != "http.disconnect":
             pass
-        self._leave()
+        has_left = True
+        task.cancel()
 
-    def _leave(self) -> None:
-        assert self._task is not None, "runs inside a task"
-        self._left = True
-        self._task.cancel()
+    watching = asyncio.create_task(watch())
+    try:
+        yield watching.cancel
+    except asyncio.CancelledError:
+        if not has_left:
+            raise
+        task.uncancel()
+        raise ClientLeft("the client closed its connection before the response was complete") from None
+    finally:
+        watching.cancel()
 
 
 _MAX_BODY_BYTES: Final = 1024 * 1024
@@ -205,58 +165,3 @@ class KeepAlive(Struct):
             await asyncio.sleep(seconds)
             if wanted():
                 await self.pass_on(head, framing.comment)
-
-
-class Output:
-    """The part of a transport that uvicorn's protocol calls."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._socket = transport
-        self._loop = loop
-        self._head: bytes | None = None
-        """A head that is held."""
-        self.write: Callable[[bytes], None] = (
-            transport.write
-        )  # replaced while a head is held: else nothing is in between
-        self.is_closing = transport.is_closing
-        self.get_extra_info = transport.get_extra_info
-        self.pause_reading = transport.pause_reading
-        self.resume_reading = transport.resume_reading
-
-    @property
-    def direct(self) -> Callable[[bytes], None] | None:
-        """Writes to the socket; None while a head is held."""
-        return self._socket.write if self._head is None else None
-
-    def write_whole(self, head: bytes, body: bytes) -> None:
-        """Write a whole response, of which no head is held."""
-        self.write = self._socket.write
-        self._socket.writelines((head, body) if body else (head,))
-
-    def hold_next(self) -> None:
-        """Hold the next write: it is the head of a response."""
-        self.write = self._hold
-
-    def _hold(self, data: bytes) -> None:
-        self._head = data
-        self.write = self._send_with_head
-        self._loop.call_soon(self._send_head)
-
-    def _send_with_head(self, data: bytes) -> None:
-        head, self._head = self._head or b"", None
-        self.write = self._socket.write
-        self._socket.writelines((head, data) if data else (head,))  # asyncio of Python 3.12: see Exchange.run
-
-    def _send_head(self) -> None:
-        if self._head is not None:
-            head, self._head = self._head, None
-            self.write = self._socket.write
-            self._socket.write(head)
-
-    def write_eof(self) -> None:
-        self._send_head()
-        self._socket.write_eof()
-
-    def close(self) -> None:
-        self._send_head()
-        self._socket.close()

@@ -5,7 +5,6 @@ Rule: never a key, never the content of a message; a line costs microseconds, as
 
 from __future__ import annotations
 
-import datetime
 import json
 import logging
 import sys
@@ -50,23 +49,12 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
                 structlog.processors.format_exc_info,
                 structlog.processors.JSONRenderer(serializer=_encoded),
             ],
-            wrapper_class=type("JsonLines", (_JsonLines, filtering), {}),
+            wrapper_class=filtering,
             logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _MayBeLost(stream.buffer))),
             cache_logger_on_first_use=True,
         )
         renderer = structlog.processors.JSONRenderer()
     _send_library_logs_the_same_way(shared, renderer, stream)
-
-
-class _JsonLines(structlog.BoundLoggerBase):
-    """Writes a line as the processors would, in a third of their steps: every request writes one."""
-
-    def _proxy_to_logger(self, method_name: str, event: str | None = None, **line: Any) -> Any:
-        if _named not in self._processors or "exc_info" in line:  # a test captures it; a traceback
-            return super()._proxy_to_logger(method_name, event, **line)
-        named = _named(None, "", {**self._context, **line})
-        now = datetime.datetime.now(datetime.UTC).isoformat().replace("+00:00", "Z")
-        return self._logger.msg(_encoded({**named, "event": event, "level": method_name, "timestamp": now}))
 
 
 class _MayBeLost:

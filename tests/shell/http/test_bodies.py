@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.requests import Request
 from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
-from proxy.shell.http import BodyStream, bodies, can_unpack, is_zlibs, read_body, unpack
+from proxy.shell.http import Upload, bodies, can_unpack, is_zlibs, read_body, unpack
 from proxy.shell.resources import Workload
 
 PAUSE_SECONDS = 100.0
@@ -40,13 +41,17 @@ def receiving(*pieces, last=True):
     return receive
 
 
+def request(receive, *headers):
+    return Request({"type": "http", "headers": list(headers)}, receive)
+
+
 @given(st.lists(st.binary(max_size=20), min_size=1, max_size=6))
 async def test_a_body_is_its_pieces_joined(pieces):
-    assert await read_body(receiving(*pieces), 0, 200, PAUSE_SECONDS) == b"".join(pieces)
+    assert await read_body(request(receiving(*pieces)), 200, PAUSE_SECONDS) == b"".join(pieces)
 
 
 async def test_a_body_as_long_as_the_limit_is_read():
-    assert await read_body(receiving(b"12345"), 5, 5, PAUSE_SECONDS) == b"12345"
+    assert await read_body(request(receiving(b"12345")), 5, PAUSE_SECONDS) == b"12345"
 
 
 async def test_an_announced_length_over_the_limit_is_refused_before_reading():
@@ -54,31 +59,40 @@ async def test_an_announced_length_over_the_limit_is_refused_before_reading():
         raise AssertionError("read")
 
     with pytest.raises(BodyTooLarge, match=r"has 1,000,001 bytes; at most 1,000,000"):
-        await read_body(receive, 1_000_001, 1_000_000, PAUSE_SECONDS)
+        await read_body(request(receive, (b"content-length", b"1000001")), 1_000_000, PAUSE_SECONDS)
 
 
 async def test_reading_stops_at_the_piece_that_passes_the_limit():
     receive = receiving(b"123", b"456", b"never read")
     with pytest.raises(BodyTooLarge, match="more than 5 bytes"):
-        await read_body(receive, 0, 5, PAUSE_SECONDS)
+        await read_body(request(receive), 5, PAUSE_SECONDS)
     assert (await receive())["body"] == b"never read"
 
 
 @pytest.mark.parametrize("pieces", [(), (b"half",)])
 async def test_a_client_that_leaves_before_its_body_is_complete_is_distinguished(pieces):
     with pytest.raises(ClientLeft):
-        await read_body(receiving(*pieces, last=False), 0, 100, PAUSE_SECONDS)
+        await read_body(request(receiving(*pieces, last=False)), 100, PAUSE_SECONDS)
 
 
 async def test_a_stream_says_when_it_has_been_taken():
-    stream = BodyStream(receiving(b"a", b"b"), PAUSE_SECONDS)
+    stream = Upload(request(receiving(b"a", b"b")), PAUSE_SECONDS)
     states = [(piece, stream.finished.is_set()) async for piece in stream]
     assert states == [(b"a", False), (b"b", True)]
     assert [piece async for piece in stream] == []
 
 
+@pytest.mark.parametrize("pieces", [[b"ab"], [b"ab", b"c"], [b""]])
+async def test_a_body_that_arrives_in_one_piece_is_there_at_once(pieces):
+    upload = Upload(request(receiving(*pieces)), PAUSE_SECONDS)
+    is_whole = len(pieces) == 1
+    assert await upload.whole() == (pieces[0] if is_whole else None)
+    assert upload.finished.is_set() == is_whole
+    assert [piece async for piece in upload] == [piece for piece in pieces if piece]
+
+
 async def test_a_stream_that_breaks_off_is_never_finished():
-    stream = BodyStream(receiving(b"a", LEFT, last=False), PAUSE_SECONDS)
+    stream = Upload(request(receiving(b"a", LEFT, last=False)), PAUSE_SECONDS)
     with pytest.raises(ClientLeft):
         _ = [piece async for piece in stream]
     assert not stream.finished.is_set()
@@ -87,7 +101,7 @@ async def test_a_stream_that_breaks_off_is_never_finished():
 async def test_an_unread_rest_of_a_body_is_discarded_if_it_is_short():
     for pieces, left in (([b"a" * 1000] * 3, 0), ([b"a" * 400_000] * 5, 2), ([b"a", LEFT], 0)):
         receive = receiving(*pieces)
-        stream = BodyStream(receive, PAUSE_SECONDS)
+        stream = Upload(request(receive), PAUSE_SECONDS)
         await stream.discard()
         assert [await receive() for _ in range(left + 1)][-1] == LEFT
         assert stream.finished.is_set() == (left == 0 and LEFT not in pieces)
@@ -98,7 +112,7 @@ async def test_a_client_that_is_held_up_does_not_pause():
     others = [workload.share(), workload.share()]
     for share in others:
         await workload.take(share, 100)
-    reading = asyncio.create_task(read_body(receiving(b"12", b"34"), 4, 10, 0.01, workload.share()))
+    reading = asyncio.create_task(read_body(request(receiving(b"12", b"34")), 10, 0.01, workload.share()))
     await asyncio.sleep(0.1)  # many times the pause
     for share in others:
         share.release()
@@ -114,7 +128,7 @@ async def test_a_client_that_keeps_sending_may_take_longer_than_a_pause():
         await asyncio.sleep(0.001)
         return await pieces()
 
-    assert await read_body(slowly, 9, 9, PAUSE_SECONDS) == b"1" * 9
+    assert await read_body(request(slowly), 9, PAUSE_SECONDS) == b"1" * 9
 
 
 def test_a_client_that_pauses_for_too_long_is_distinguished():
@@ -123,9 +137,9 @@ def test_a_client_that_pauses_for_too_long_is_distinguished():
 
     async def read():
         with pytest.raises(RequestTimeout, match=r"nothing of the request's body arrived for 0\.01 s"):
-            await read_body(silent, 0, 100, 0.01)
+            await read_body(request(silent), 100, 0.01)
         with pytest.raises(RequestTimeout):
-            _ = [piece async for piece in BodyStream(silent, 0.01)]
+            _ = [piece async for piece in Upload(request(silent), 0.01)]
 
     asyncio.run(read())
 

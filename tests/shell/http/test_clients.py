@@ -1,13 +1,12 @@
 """The watch over the client: what is done for it ends with it, and nothing else ends it."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from proxy.errors import ClientLeft
-from proxy.shell.http import UntilClientLeaves
+from proxy.shell.http import until_client_leaves
 
 
 class Receiving:
@@ -31,7 +30,7 @@ class Receiving:
 async def test_a_client_that_leaves_ends_what_is_done_for_it():
     receive = Receiving()
     with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
-        async with UntilClientLeaves(receive):
+        async with until_client_leaves(receive):
             receive.leave()
             await asyncio.Event().wait()
     task = asyncio.current_task()
@@ -40,7 +39,7 @@ async def test_a_client_that_leaves_ends_what_is_done_for_it():
 
 async def test_what_a_client_sends_late_is_no_leaving():
     receive = Receiving()
-    async with UntilClientLeaves(receive):
+    async with until_client_leaves(receive):
         receive.send_more()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -50,21 +49,21 @@ async def test_what_a_client_sends_late_is_no_leaving():
 async def test_nothing_is_received_before_the_body_has_been_taken():
     receive, taken = Receiving(), asyncio.Event()
     receive.leave()
-    async with UntilClientLeaves(receive, after=taken):
+    async with until_client_leaves(receive, after=taken):
         for _ in range(5):
             await asyncio.sleep(0)
         assert receive.calls == 0
     with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
-        async with UntilClientLeaves(receive, after=taken):
+        async with until_client_leaves(receive, after=taken):
             taken.set()
             await asyncio.Event().wait()
 
 
 async def test_after_the_release_a_disconnect_means_nothing():
     receive = Receiving()
-    async with UntilClientLeaves(receive) as client:
+    async with until_client_leaves(receive) as stop_watching:
         await asyncio.sleep(0)
-        client.release()
+        stop_watching()
         receive.leave()
         for _ in range(5):
             await asyncio.sleep(0)
@@ -72,7 +71,7 @@ async def test_after_the_release_a_disconnect_means_nothing():
 
 async def test_a_cancellation_from_elsewhere_stays_one():
     async def serve():
-        async with UntilClientLeaves(Receiving()):
+        async with until_client_leaves(Receiving()):
             await asyncio.Event().wait()
 
     serving = asyncio.create_task(serve())
@@ -84,47 +83,7 @@ async def test_a_cancellation_from_elsewhere_stays_one():
 
 async def test_errors_pass_and_end_the_watch():
     with pytest.raises(ValueError, match="own"):
-        async with UntilClientLeaves(Receiving()):
+        async with until_client_leaves(Receiving()):
             raise ValueError("own")
     await asyncio.sleep(0)
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-class Lost:
-    """A connection that ends when `lose` is called."""
-
-    is_writable = True
-
-    def __init__(self):
-        self.then: Callable[[], None] | None = None
-
-    def chunk_writer(self, stop):
-        """It is never asked."""
-
-    def send_whole(self, status, headers, body):
-        """It is never asked."""
-        raise NotImplementedError
-
-    def when_lost(self, then):
-        self.then = then
-
-    def lose(self):
-        if self.then is not None:
-            self.then()
-
-
-async def test_a_lost_connection_ends_what_is_done_for_its_client():
-    receive, connection = Receiving(), Lost()
-    with pytest.raises(ClientLeft):  # noqa: PT012 - the block is what ends
-        async with UntilClientLeaves(receive, connection=connection):
-            asyncio.get_running_loop().call_soon(connection.lose)
-            await asyncio.Event().wait()
-    assert (receive.calls, connection.then) == (0, None)
-
-
-async def test_after_the_release_a_lost_connection_means_nothing():
-    connection = Lost()
-    async with UntilClientLeaves(Receiving(), connection=connection) as client:
-        client.release()
-        connection.lose()
-        await asyncio.sleep(0)

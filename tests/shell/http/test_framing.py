@@ -1,8 +1,10 @@
 """Where requests end: as sent, however the bytes come in pieces; what is unclear or too long is refused."""
 
 import asyncio
+import contextlib
 import itertools
 import json
+import sys
 
 import pytest
 import uvicorn
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from support.noting_socket import NotingSocket
 from uvicorn.server import ServerState
 
-from proxy.shell.http.connection import MAX_HEADERS, Connection, Connections
+from proxy.shell.http import connection
+from proxy.shell.http.connection import MAX_AHEAD, MAX_HEADERS, Connection, Connections
 
 LIMIT = 2_000
 GET = b"GET /next HTTP/1.1\r\nhost: a\r\n\r\n"
@@ -19,24 +22,23 @@ POST = b"POST / HTTP/1.1\r\n"
 CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
 
 
-class Counted:
-    """A parser that counts the pieces that it gets."""
+@contextlib.contextmanager
+def counted_calls():
+    """How many functions of the connection's module are called within."""
+    calls = list[int]([0])
 
-    def __init__(self, parser):
-        self._parser = parser
-        self.pieces = 0
+    def count(frame, event, _):
+        calls[0] += event == "call" and frame.f_code.co_filename == connection.__file__
 
-    def feed_data(self, data):
-        self.pieces += 1
-        self._parser.feed_data(data)
-
-    def __getattr__(self, name):
-        return getattr(self._parser, name)
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(None)
 
 
-def served(data, cuts=None, limit=LIMIT, counted=None):
-    """The bodies that the application gets from a client that sends `data` in pieces, then the refusal, if any.
-    `counted`: gets the number of pieces that the parser got."""
+def served(data, cuts=None, limit=LIMIT):
+    """The bodies that the application gets from a client that sends `data` in pieces, then the refusal, if any."""
     seen = list[str | bytes]()
 
     async def app(scope, receive, send):
@@ -53,18 +55,15 @@ def served(data, cuts=None, limit=LIMIT, counted=None):
 
     async def run():
         config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", interface="asgi3", ws="none")
-        limits = Connections(max_head_bytes=limit, head_seconds=30, keep_alive_seconds=30, max_connections=10)
-        connection, socket = Connection(limits, config, ServerState(), {}), NotingSocket()
-        connection.connection_made(socket)
-        parser = connection.parser = Counted(connection.parser)
+        limits = Connections(max_head_bytes=limit, head_seconds=30, max_connections=10)
+        made, socket = Connection(limits, config, ServerState(), {}), NotingSocket()
+        made.connection_made(socket)
         edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts or [])})
         for start, stop in itertools.pairwise(edges):
-            connection.data_received(data[start:stop])
+            made.data_received(data[start:stop])
         for _ in range(8 * (data.count(b"HTTP/1.1") + 1)):
             await asyncio.sleep(0)
-        connection.connection_lost(None)
-        if counted is not None:
-            counted.append(parser.pieces)
+        made.connection_lost(None)
         _, is_refused, refusal = b"".join(socket.sent).partition(b"content-type: application/json\r\n")
         if is_refused:
             error = json.loads(refusal.partition(b"\r\n\r\n")[2])["error"]
@@ -174,12 +173,20 @@ def test_what_could_be_framed_in_two_ways_is_refused(sent, cuts):
 
 @PIECES
 @pytest.mark.parametrize(
-    ("chunk", "size"), [(b"1;" + b"e" * 4_000, 5), (b"0\r\n" + b"a: b\r\n" * 1_000, 2), (b"0\r\na: " + b"b" * 4_000, 5)]
+    "trailer",
+    [b"a: b\r\n" * (MAX_HEADERS + 1), b"".join(b"a: %b\r\n" % (b"b" * 999) for _ in range(3)), b"a: " + b"b" * 3_000],
+    ids=["lines", "bytes", "one line"],
 )
-def test_the_lines_of_chunks_and_trailers_are_bounded(chunk, size, cuts):
-    (refusal,) = served(CHUNKED + chunk * size, cuts)
-    assert str(refusal).startswith("malformed_request: ")
-    assert served(CHUNKED + b"1;" + b"e" * 4_000 + b"\r\na\r\n0\r\na: b\r\n\r\n" + GET, cuts) == [b"a", b""]
+def test_trailers_are_bounded_like_heads(trailer, cuts):
+    (refusal,) = served(CHUNKED + b"0\r\n" + trailer + b"\r\n\r\n" + GET, cuts)
+    assert str(refusal).startswith(("malformed_request: ", "head_too_large: "))
+    assert served(CHUNKED + b"1\r\na\r\n0\r\na: b\r\n\r\n" + GET, cuts) == [b"a", b""]
+
+
+def test_the_line_before_a_chunk_does_not_go_on_for_ever():
+    (refusal,) = served(CHUNKED + b"1;" + b"e" * 4_000 + b"\r\na\r\n0\r\n\r\n", BYTEWISE)
+    assert str(refusal).startswith("malformed_request: the request has a chunk or trailer with over 2,000 other bytes")
+    assert served(CHUNKED + b"1;" + b"e" * 1_900 + b"\r\na\r\n0\r\n\r\n" + GET, BYTEWISE) == [b"a", b""]
 
 
 @PIECES
@@ -199,12 +206,16 @@ def test_chunked_alone_is_read(coding, cuts):
 
 @PIECES
 def test_a_head_that_is_too_long_is_refused_also_behind_requests_that_are_served(cuts):
-    fits = b"GET / HTTP/1.1\r\nx: " + b"v" * (LIMIT - 23) + b"\r\n\r\n"
-    assert served(fits, cuts) == [b""]
-    for sent in (fits.replace(b"x:", b"xx:"), fits[:-4] + b"v" * 100):
-        first, second, refusal = served(GET + CHUNKED + b"1\r\na\r\n0\r\n\r\n" + sent, cuts)
+    fits = b"GET / HTTP/1.1\r\nx: " + b"v" * (LIMIT - 100) + b"\r\n\r\n"
+    before = GET + CHUNKED + b"1\r\na\r\n0\r\n\r\n"
+    assert served(before + fits, cuts) == [b"", b"a", b""]
+    more = b"v" * 100
+    for sent in (fits.replace(b"x:", b"xx:" + more), fits.replace(b"/ ", b"/" + more + b" ")):
+        first, second, refusal = served(before + sent, cuts)
         assert (first, second) == (b"", b"a")
         assert str(refusal).startswith("head_too_large: the head of the request has more than 2,000 bytes")
+    (refusal,) = served(fits[:-4] + more, cuts)
+    assert str(refusal).startswith("head_too_large: ")
 
 
 @PIECES
@@ -240,27 +251,48 @@ def test_empty_lines_before_a_request_are_ignored(cuts):
 
 @pytest.mark.parametrize(("size", "is_read"), [(2, False), (3, True)])
 def test_a_body_in_tiny_chunks_is_refused_once_they_are_many(size, is_read):
-    sent = CHUNKED + b"%x\r\n%b\r\n" % (size, b"x" * size) * 400_000
+    sent = CHUNKED + b"%x\r\n%b\r\n" % (size, b"x" * size) * 900_000
     got = served(sent + b"0\r\n\r\n", list(range(0, len(sent), 262_144)))
     if is_read:
-        assert got == [b"x" * 3 * 400_000]
+        assert got == [b"x" * 3 * 900_000]
     else:
         assert got == ["malformed_request: the request's chunks have less than 3 bytes each on average"]
 
 
-@pytest.mark.parametrize("content", [b"\r\n", b"a\r\n\r\n", b"0\r\n\r\n", b"1\r\n\r\n"])
-def test_no_content_of_a_chunk_takes_more_pieces_than_any_other(content):
-    sent, counted = content * 10_000, list[int]()
-    for one in (sent, b"x" * len(sent)):
-        assert served(CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (len(one), one), counted=counted) == [one]
-    assert counted[0] == counted[1]
+@pytest.mark.parametrize("content", [b"\r\n", b"\n", b"a\r\n\r\n", b"0\r\n\r\n", b"1\r\n\r\n"])
+@pytest.mark.parametrize("framing", ["length", "chunk"])
+def test_a_body_costs_the_same_whatever_it_consists_of(content, framing):
+    """Lines that look like framing take no work of their own: not one call of Python more."""
+    calls: list[int] = []
+    for body in (content * 20_000, b"x" * (len(content) * 20_000)):
+        size = len(body)
+        plain = POST + b"content-length: %d\r\n\r\n%b" % (size, body)
+        sent = plain if framing == "length" else CHUNKED + b"%x\r\n%b\r\n0\r\n\r\n" % (size, body)
+        with counted_calls() as found:
+            assert served(sent, list(range(0, len(sent), 65_536))) == [body]
+        calls += found
+    assert calls[0] == calls[1]
 
 
-def test_empty_lines_between_requests_take_no_pieces_of_their_own():
-    counted = list[int]()
-    for lines in (0, 400):
-        empty = b"\r\n" * lines
-        assert served(empty + GET + empty + GET, counted=counted) == [b"", b""]
-    assert counted[0] == counted[1]
-    (refusal,) = served(b"\r\n" * LIMIT + GET)
+def test_blank_lines_before_a_request_cost_no_calls():
+    calls: list[int] = []
+    for lines in (0, 900):
+        with counted_calls() as found:
+            assert served(b"\r\n" * lines + GET) == [b""]
+        calls += found
+    assert calls[0] == calls[1]
+    (refusal,) = served(b"\r\n" * LIMIT, [100])
     assert str(refusal).startswith("head_too_large: ")
+
+
+def test_a_client_that_sends_ahead_far_is_refused_behind_what_fits():
+    *answered, refusal = served(GET * (MAX_AHEAD + 2))
+    assert answered == [b""] * (MAX_AHEAD + 1)
+    assert str(refusal).startswith(f"malformed_request: more than {MAX_AHEAD} requests were sent before the response")
+
+
+def test_a_second_request_that_is_refused_costs_the_first_nothing():
+    for second in (b"nonsense\r\n\r\n", CHUNKED + b"zz\r\n", POST + b"content-length: x\r\n\r\n"):
+        first, third, refusal = served(GET + POST + b"content-length: 3\r\n\r\nabc" + second)
+        assert (first, third) == (b"", b"abc")
+        assert str(refusal).startswith("malformed_request: ")
