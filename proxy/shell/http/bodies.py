@@ -12,12 +12,13 @@ import contextlib
 import functools
 import importlib
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.types import Message, Receive
+from starlette.types import Message
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources import Share
@@ -37,15 +38,7 @@ async def read_body(request: Request, limit_bytes: int, pause_seconds: float, sh
         raise too_large(f"{int(announced):,} bytes", limit_bytes)
     pieces: list[bytes] = []
     length = 0
-
-    async def receive() -> Message:
-        if share is not None:
-            return await share.next_message(request.receive, pause_seconds)
-        return await _next_message(request, pause_seconds)
-
-    async for piece in _pieces(
-        request, receive, pause_seconds, "" if share is None else ", or too little while others waited"
-    ):
+    async for piece in Upload(request, pause_seconds, share):
         length += len(piece)
         if length > limit_bytes:
             raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
@@ -76,11 +69,12 @@ class Received:
 
 
 class Upload:
-    """A body that is passed on in the pieces that arrive."""
+    """A body in the pieces that arrive, each of which waits for room in the `share`."""
 
-    def __init__(self, request: Request, pause_seconds: float) -> None:
+    def __init__(self, request: Request, pause_seconds: float, share: Share | None = None) -> None:
         self._request = request
         self._pause_seconds = pause_seconds
+        self._share = share
         self._first = b""
         self.finished = asyncio.Event()
         """Set once the whole body has arrived."""
@@ -111,32 +105,27 @@ class Upload:
                     if left <= 0:
                         return
 
-    def _pieces(self) -> AsyncIterator[bytes]:
-        return _pieces(self._request, self._receive, self._pause_seconds)
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in Request(self._request.scope, self._receive).stream():
+                if piece:
+                    yield piece
+        except TimeoutError:
+            seconds = f"{self._pause_seconds:g} s (server.body_timeout_seconds)"
+            also = "" if self._share is None else ", or too little while others waited"
+            raise RequestTimeout(f"nothing of the request's body arrived for {seconds}{also}") from None
+        except ClientDisconnect:
+            raise ClientLeft("the client closed its connection before its request was complete") from None
 
     async def _receive(self) -> Message:
-        message = await _next_message(self._request, self._pause_seconds)
+        if self._share is not None:
+            message = await self._share.next_message(self._request.receive, self._pause_seconds)
+        else:
+            async with asyncio.timeout(self._pause_seconds):
+                message = await self._request.receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
             self.finished.set()
         return message
-
-
-async def _next_message(request: Request, pause_seconds: float) -> Message:
-    async with asyncio.timeout(pause_seconds):
-        return await request.receive()
-
-
-async def _pieces(request: Request, receive: Receive, pause_seconds: float, also: str = "") -> AsyncIterator[bytes]:
-    """The pieces of a body. Raises ClientLeft and RequestTimeout."""
-    try:
-        async for piece in Request(request.scope, receive).stream():
-            if piece:
-                yield piece
-    except TimeoutError:
-        reason = f"nothing of the request's body arrived for {pause_seconds:g} s (server.body_timeout_seconds)"
-        raise RequestTimeout(reason + also) from None
-    except ClientDisconnect:
-        raise ClientLeft("the client closed its connection before its request was complete") from None
 
 
 def too_large(found: str, limit_bytes: int) -> BodyTooLarge:
@@ -185,8 +174,79 @@ def plain_body(body: bytes, headers: Headers, limit_bytes: int) -> bytes:
 def unpack(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
     """Decompress a body. Raises MalformedRequest for broken data, BodyTooLarge beyond the limit."""
     for coding in reversed(_codings(encoding)):
-        body = _READERS[coding](body, coding, limit_bytes)
+        body = b"".join(_unpacked(body, coding, limit_bytes))
     return body
+
+
+def _unpacked(body: bytes, coding: bytes, limit_bytes: int) -> Iterator[bytes]:
+    """A body without its last coding, in pieces: the libraries copy whatever follows a member.
+
+    One member may follow another in gzip (RFC 1952 2.2) and zstd (RFC 8878 3); what follows deflate is ignored.
+    """
+    begin, failure = _reader(coding, body)
+    name, at, members, left_bytes = coding.decode(), 0, 0, limit_bytes + 1
+    try:
+        while not members or (at < len(body) and coding != b"deflate" and not _is_padding(body, at, coding)):
+            members += 1
+            if members > _MOST_MEMBERS or (members > 1 and coding == b"br"):
+                raise MalformedRequest(f"something follows the {name} data of the body, or it has too many members")
+            unpacker = begin()
+            while not unpacker.eof:
+                piece = body[at : at + _PIECE_BYTES] if getattr(unpacker, "needs_input", True) else b""
+                unpacked = unpacker.decompress(piece, left_bytes)
+                at += len(piece) - len(unpacker.unused_data) - len(getattr(unpacker, "unconsumed_tail", b""))
+                left_bytes -= len(unpacked)
+                if left_bytes <= 0:
+                    raise too_large(f"more than {limit_bytes:,} bytes once unpacked", limit_bytes)
+                if not unpacked and not piece and not unpacker.eof:
+                    raise MalformedRequest(f"the {name} data of the body breaks off")
+                yield unpacked
+    except failure:
+        why = ", or asks for a window of over 8 MB" if coding == b"zstd" else ""
+        raise MalformedRequest(f"the body is not valid {name} data{why}") from None
+
+
+def _reader(coding: bytes, body: bytes) -> tuple[Callable[[], Any], type[Exception]]:
+    """What makes the decompressor of a member, in the form of zlib's, and the error that it raises."""
+    if coding == b"zstd" and (module := _zstd()) is not None:
+        options = {module.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
+        return partial(module.ZstdDecompressor, options=options), module.ZstdError
+    if coding == b"br" and (module := _brotli()) is not None:
+        return partial(_Brotli, module.Decompressor()), module.error
+    bits = _WINDOW_BITS[coding]
+    is_bare = coding == b"deflate" and not _has_zlib_head(body)  # as some senders do according to RFC 9110 8.4.1.2
+    return partial(zlib.decompressobj, -bits if is_bare else bits), zlib.error
+
+
+class _Brotli:
+    """brotli's decompressor in the form of zlib's."""
+
+    unused_data = b""
+
+    def __init__(self, unpacker: Any) -> None:
+        self._unpacker = unpacker
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._unpacker.is_finished())
+
+    @property
+    def needs_input(self) -> bool:
+        return bool(self._unpacker.can_accept_more_data())
+
+    def decompress(self, piece: bytes, _: int) -> bytes:
+        unpacked: bytes = self._unpacker.process(piece, output_buffer_limit=_PIECE_BYTES)  # and up to half as much
+        return unpacked
+
+
+def _is_padding(body: bytes, at: int, coding: bytes) -> bool:
+    """Whether only zeros follow, which gzip allows."""
+    return coding in _WINDOW_BITS and body[at] == 0 and body.count(0, at) == len(body) - at
+
+
+def _has_zlib_head(body: bytes) -> bool:
+    """Whether a body begins as RFC 1950 requires: method 8, and a checksum over both bytes."""
+    return len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
 
 
 def _codings(encoding: bytes) -> list[bytes]:
@@ -222,105 +282,3 @@ def _brotli() -> ModuleType | None:
         if hasattr(found.Decompressor, "can_accept_more_data"):
             return found
     return None
-
-
-def _unzstd(body: bytes, _: bytes, limit_bytes: int) -> bytes:
-    module = _zstd()
-    assert module is not None, "can_unpack was asked"
-    pieces: list[bytes] = []
-    at, frames, most_bytes = 0, 0, limit_bytes + 1
-    try:
-        while most_bytes > 0 and (at < len(body) or not frames):  # one frame may follow another: RFC 8878 3
-            frames += 1
-            if frames > _MOST_MEMBERS:
-                raise MalformedRequest(f"the zstd data of the body has more than {_MOST_MEMBERS:,} frames")
-            unpacker = module.ZstdDecompressor(options={module.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG})
-            while not unpacker.eof and most_bytes > 0:
-                piece = b""
-                if unpacker.needs_input:
-                    if at == len(body):
-                        raise MalformedRequest("the zstd data of the body breaks off")
-                    piece = body[at : at + _PIECE_BYTES]
-                    at += len(piece)
-                pieces.append(unpacker.decompress(piece, most_bytes))
-                most_bytes -= len(pieces[-1])
-            at -= len(unpacker.unused_data) if unpacker.eof else 0
-    except module.ZstdError:
-        raise MalformedRequest("the body is not valid zstd data, or asks for a window of over 8 MB") from None
-    if most_bytes <= 0:
-        raise too_large(f"more than {limit_bytes:,} bytes once unpacked", limit_bytes)
-    return b"".join(pieces)
-
-
-def _unbrotli(body: bytes, _: bytes, limit_bytes: int) -> bytes:
-    module = _brotli()
-    assert module is not None, "can_unpack was asked"
-    unpacker = module.Decompressor()
-    pieces: list[bytes] = []
-    at, length = 0, 0
-    try:
-        while not unpacker.is_finished():
-            piece = body[at : at + _PIECE_BYTES] if unpacker.can_accept_more_data() else b""
-            at += len(piece)
-            unpacked = unpacker.process(piece, output_buffer_limit=_PIECE_BYTES)  # and up to half as much again
-            if not unpacked and not piece and at == len(body):
-                raise MalformedRequest("the br data of the body breaks off")
-            pieces.append(unpacked)
-            length += len(unpacked)
-            if length > limit_bytes:
-                raise too_large(f"more than {limit_bytes:,} bytes once unpacked", limit_bytes)
-    except module.error:
-        raise MalformedRequest("the body is not valid br data") from None
-    if at < len(body):
-        raise MalformedRequest("something follows the br data of the body")
-    return b"".join(pieces)
-
-
-def _unzip(body: bytes, encoding: bytes, limit_bytes: int) -> bytes:
-    window_bits = _WINDOW_BITS[encoding]
-    if encoding == b"deflate" and not _has_zlib_head(body):
-        window_bits = -window_bits  # without its frame, as some senders do according to RFC 9110
-    unpacker = zlib.decompressobj(window_bits)
-    try:
-        unpacked = unpacker.decompress(body, limit_bytes + 1)
-        if unpacker.unused_data and encoding != b"deflate":
-            further = _further_members(unpacker.unused_data, window_bits, limit_bytes + 1 - len(unpacked))
-            unpacked = b"".join((unpacked, *further))
-    except zlib.error:
-        raise MalformedRequest(f"the body is not valid {encoding.decode()} data") from None
-    if len(unpacked) > limit_bytes:
-        raise too_large(f"more than {limit_bytes:,} bytes once unpacked", limit_bytes)
-    if not unpacker.eof:
-        raise MalformedRequest(f"the {encoding.decode()} data of the body breaks off")
-    return unpacked
-
-
-def _further_members(packed: bytes, window_bits: int, most_bytes: int) -> Iterator[bytes]:
-    """The members of a gzip file after its first, unpacked: RFC 1952 2.2. Zeros may follow the last, as gzip allows.
-
-    In pieces, as zlib copies whatever follows a member. Raises MalformedRequest and zlib.error.
-    """
-    at, members = 0, 0
-    while at < len(packed) and most_bytes > 0:
-        if packed[at] == 0 and packed.count(0, at) == len(packed) - at:
-            return
-        members += 1
-        if members > _MOST_MEMBERS:
-            raise MalformedRequest(f"the gzip data of the body has more than {_MOST_MEMBERS:,} members")
-        unpacker = zlib.decompressobj(window_bits)
-        while not unpacker.eof and at < len(packed) and most_bytes > 0:
-            piece = packed[at : at + _PIECE_BYTES]
-            unpacked = unpacker.decompress(piece, most_bytes)
-            at += len(piece) - len(unpacker.unused_data) - len(unpacker.unconsumed_tail)
-            most_bytes -= len(unpacked)
-            yield unpacked
-        if not unpacker.eof and most_bytes > 0:
-            raise MalformedRequest("the gzip data of the body breaks off")
-
-
-def _has_zlib_head(body: bytes) -> bool:
-    """Whether a body begins as RFC 1950 requires: method 8, and a checksum over both bytes."""
-    return len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
-
-
-_READERS: Final = {**dict.fromkeys(_WINDOW_BITS, _unzip), b"zstd": _unzstd, b"br": _unbrotli}

@@ -179,19 +179,16 @@ class Share(Struct, eq=False):
         """Wait until there is room for this much, which was released."""
         await self._workload.take_again(self, more_bytes)
 
-    async def next_message(self, receive: Receive, pause_seconds: float | None) -> Message:
+    async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of the body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
-        if nothing arrives for this long, or too little while others wait; None: it has arrived."""
+        if nothing arrives for this long, or too little while others wait."""
         workload = self._workload
-        if pause_seconds is None:
-            message = await receive()
-        else:
-            try:
-                async with asyncio.timeout(pause_seconds) as limit:
-                    workload.reading[self] = limit
-                    message = await receive()
-            finally:
-                workload.reading.pop(self, None)
+        try:
+            async with asyncio.timeout(pause_seconds) as limit:
+                workload.reading[self] = limit
+                message = await receive()
+        finally:
+            workload.reading.pop(self, None)
         if piece := message.get("body"):
             await workload.take(self, len(piece))
         return message
