@@ -20,6 +20,7 @@ from proxy.core.overflow.proofs import may_be_echoed
 from proxy.core.overflow.report import (
     FAULTS,
     NEAR_FULL,
+    TOO_LARGE,
     ErrorReport,
     ErrorText,
     Exactness,
@@ -51,7 +52,6 @@ _MAX_BARE_TEXT_BYTES: Final = 4_096
 _REFUSED_WITHOUT_WORDS: Final = frozenset({400, 413})
 """Cerebras and Mistral refuse a prompt that is too long with a 400 or 413 that says nothing, and gateways refuse
 anything that way: github.com/can1357/oh-my-pi/issues/1251, github.com/earendil-works/pi/issues/9482"""
-_TOO_LARGE: Final = 413
 _IN_BYTES: Final = {"": 1, "k": 1_000, "m": 1_000_000, "g": 1_000_000_000}
 """The smaller meaning of each."""
 _LEAST_BYTES: Final = 1_024
@@ -111,7 +111,8 @@ def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
         if not (report.texts or report.codes) or (report.is_bare_text and report.body_bytes > _MAX_BARE_TEXT_BYTES):
             return Verdict(VerdictKind.ACCEPTED, confidence=1.0)
     # A success in plain text is trusted only as much as a server error.
-    verdict = plausible(_of_error(replace(report, status=500) if report.is_bare_text else report, sent), sent)
+    evidence = weigh(replace(report, status=500) if report.is_bare_text else report)
+    verdict = plausible(_with_named_limit(_by_evidence(evidence, sent), evidence, sent), sent)
     is_reply = report.is_bare_text and not verdict.is_overflow
     return Verdict(VerdictKind.ACCEPTED, confidence=0.5) if is_reply else verdict
 
@@ -132,11 +133,6 @@ def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
     return None
 
 
-def _of_error(report: ErrorReport, sent: Sent) -> Verdict:
-    evidence = weigh(report)
-    return _with_named_limit(_by_evidence(report, evidence, sent), report, evidence, sent)
-
-
 _MAY_NAME_A_LIMIT: Final = frozenset(
     {VerdictKind.COUNT, VerdictKind.FIELD, VerdictKind.BYTES, VerdictKind.MEDIA, VerdictKind.UNKNOWN}
 )
@@ -145,7 +141,7 @@ _TIER_TOKENS: Final = 200_000
 https://platform.claude.com/docs/en/build-with-claude/context-windows"""
 
 
-def _with_named_limit(verdict: Verdict, report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict:
+def _with_named_limit(verdict: Verdict, evidence: Evidence, sent: Sent) -> Verdict:
     """The verdict with the limit that it names besides the window and the body, if there is one."""
     texts = [normalised(text.source.text) for text in evidence.texts]
     if verdict.kind is VerdictKind.REPLY_ONLY:
@@ -160,7 +156,7 @@ def _with_named_limit(verdict: Verdict, report: ErrorReport, evidence: Evidence,
     if found is None or (verdict.is_overflow and found.name is not LimitName.STRING):
         return verdict
     is_of_a_call = any("arguments" in text for text in texts)
-    if found.name is LimitName.STRING and _names_another_fault(report) and not is_of_a_call:
+    if found.name is LimitName.STRING and _names_another_fault(evidence.report) and not is_of_a_call:
         return verdict
     if verdict.is_overflow:  # it is about one text, not about all of them
         message, path = verdict.upstream_message, verdict.evidence
@@ -168,18 +164,19 @@ def _with_named_limit(verdict: Verdict, report: ErrorReport, evidence: Evidence,
     return replace(verdict, named=found.name, named_limit=found.most, named_seen=found.seen)
 
 
-def _by_evidence(report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict:
+def _by_evidence(evidence: Evidence, sent: Sent) -> Verdict:
+    report = evidence.report
     if sent.has_user_text and (lost := _lost_the_user(report)) is not None:
         return Verdict(VerdictKind.PROMPT, confidence=0.95, evidence=lost.path, upstream_message=lost.text)
     if _names_another_fault(report) and not evidence.is_proven:
         evidence = replace(evidence, refusals=evidence.refusals | {VerdictKind.FIELD})
-    elif _is_overflow(report, evidence):
-        return _overflow(report, evidence)
-    if report.status in _REFUSED_WITHOUT_WORDS and not report.asks_to_wait and _is_bare(report, evidence):
+    elif _is_overflow(evidence):
+        return _overflow(evidence)
+    if report.status in _REFUSED_WITHOUT_WORDS and not report.asks_to_wait and _is_bare(evidence):
         is_suspect = sent.is_long and not sent.window_is_certain
         return Verdict(VerdictKind.UNKNOWN, confidence=0.7, is_suspect=is_suspect)
-    kind = _other_kind(report, evidence)
-    verdict = Verdict(kind, confidence=0.7, is_suspect=_states_our_count(report, evidence, sent))
+    kind = _other_kind(evidence)
+    verdict = Verdict(kind, confidence=0.7, is_suspect=_states_our_count(evidence, sent))
     if evidence.texts:
         first = next((text for text in evidence.texts if kind in text.vetoes), evidence.texts[0]).source
         verdict = replace(
@@ -202,18 +199,19 @@ def _by_evidence(report: ErrorReport, evidence: Evidence, sent: Sent) -> Verdict
     return verdict
 
 
-def _states_our_count(report: ErrorReport, evidence: Evidence, sent: Sent) -> bool:
+def _states_our_count(evidence: Evidence, sent: Sent) -> bool:
     """Whether words that say nothing to us, in whatever language, print our own count of the prompt beside one smaller
     number, of tokens: `Die Eingabe hat 9712 Tokens, und mehr als 8192 gehen nicht`."""
-    if report.status not in _REFUSING_A_COUNT or report.asks_to_wait or evidence.vetoes or evidence.refusals:
+    report, is_explained = evidence.report, bool(evidence.vetoes or evidence.refusals)
+    if report.status not in _REFUSING_A_COUNT or report.asks_to_wait or is_explained:
         return False
     return any(counted_beside_a_limit(text.source.text, sent) for text in evidence.texts)
 
 
-def _is_bare(report: ErrorReport, evidence: Evidence) -> bool:
+def _is_bare(evidence: Evidence) -> bool:
     """Whether it names no cause, whatever it is wrapped in, or one in a language of which no word is known."""
-    causes = (code.text for code in report.codes if code.place is not Place.TEXT)
-    known = (text.text for text in report.texts if evidence.vetoes or not is_unread(text.text))
+    causes = (code.text for code in evidence.report.codes if code.place is not Place.TEXT)
+    known = (text.text for text in evidence.report.texts if evidence.vetoes or not is_unread(text.text))
     return all(map(says_nothing, (*causes, *known)))
 
 
@@ -226,28 +224,22 @@ def _lost_the_user(report: ErrorReport) -> ErrorText | None:
     return next((text for text in report.texts if words.NO_USER_MESSAGE.search(normalised(text.text))), None)
 
 
-def _is_overflow(report: ErrorReport, evidence: Evidence) -> bool:
+def _is_overflow(evidence: Evidence) -> bool:
     """Whether the response says that the request is too long, strongly enough for its status and its other claims."""
     against = evidence.vetoes | (evidence.refusals - {VerdictKind.BYTES})  # such a code says no more than a 413
-    if report.status in _REFUSED_BY_STATUS:
+    if evidence.report.status in _REFUSED_BY_STATUS:
         return evidence.is_proven and not against & _MONEY_TIME_OR_RIGHTS
     if evidence.is_proven:
         return True
-    best = evidence.best
-    if best is None:
+    best, is_refused_otherwise = evidence.best, bool(evidence.refusals & _CODES_AGAINST)
+    if best is None or (is_refused_otherwise and not (best.best.names_window and best.figures.proves_overflow)):
         return False
-    if evidence.refusals & _CODES_AGAINST and not (best.best.names_window and best.figures.proves_overflow):
-        return False
-    if report.status == 401:
-        return best.strength is Strength.STRONG and best.best.names_window
-    if report.status >= 500:
-        return best.strength is Strength.STRONG
-    match best.strength:
-        case Strength.STRONG:
-            return True
-        case Strength.FAIR:
-            return against <= {VerdictKind.TRANSIENT}
-    return _hint_suffices(report, best, against)
+    is_strong = best.strength is Strength.STRONG
+    if evidence.report.status == 401 or evidence.report.status >= 500:
+        return is_strong and (best.best.names_window or evidence.report.status >= 500)
+    if best.strength >= Strength.FAIR:
+        return is_strong or against <= {VerdictKind.TRANSIENT}
+    return _hint_suffices(evidence.report, best, against)
 
 
 def _hint_suffices(report: ErrorReport, best: TextEvidence, against: frozenset[VerdictKind]) -> bool:
@@ -255,7 +247,7 @@ def _hint_suffices(report: ErrorReport, best: TextEvidence, against: frozenset[V
     that only names the prompt says that it is too large."""
     if report.asks_to_wait or not against <= ({VerdictKind.BYTES} if best.figures.limit else set()):
         return False
-    if report.status == _TOO_LARGE:
+    if report.status == TOO_LARGE:
         return _is_about_the_prompt(best)
     return best.strength is Strength.HINT and report.status in (200, 400, 422)
 
@@ -264,18 +256,18 @@ def _is_about_the_prompt(best: TextEvidence) -> bool:
     return words.ABOUT_THE_PROMPT.search(best.best.text) is not None
 
 
-def _overflow(report: ErrorReport, evidence: Evidence) -> Verdict:
+def _overflow(evidence: Evidence) -> Verdict:
     """The verdict on a request that is too long, or only asks for too long a reply."""
     best = evidence.best
-    proof = next((code.path for code in evidence.proofs), evidence.limit_path)
+    proof = next((code.path for code in evidence.proofs), evidence.report.limit_path)
     if best is None:
         verdict = Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof)
-        return with_figures(verdict, merged(evidence.stated, Figures()))
+        return with_figures(verdict, merged(evidence.report.stated, Figures()))
     kinds = {reading.kind for reading in best.readings if reading.strength >= Strength.FAIR}
     kind = VerdictKind.PROMPT_PLUS_REPLY if VerdictKind.PROMPT_PLUS_REPLY in kinds else VerdictKind.PROMPT
     if not best.strength and best.vetoes == {VerdictKind.REPLY_ONLY}:
         kind = VerdictKind.REPLY_ONLY  # the code says "context", every sentence says "max_tokens"
-    is_strong = report.status == _TOO_LARGE and _is_about_the_prompt(best)
+    is_strong = evidence.report.status == TOO_LARGE and _is_about_the_prompt(best)
     strength = Strength.STRONG if is_strong else best.strength
     verdict = Verdict(
         kind,
@@ -283,7 +275,7 @@ def _overflow(report: ErrorReport, evidence: Evidence) -> Verdict:
         evidence=best.source.path if best.strength else proof,
         upstream_message=best.source.text[:_MAX_MESSAGE_CHARS],
     )
-    return with_figures(verdict, merged(evidence.stated, best.figures))
+    return with_figures(verdict, merged(evidence.report.stated, best.figures))
 
 
 def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
@@ -328,16 +320,16 @@ def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
     return verdict
 
 
-def _other_kind(report: ErrorReport, evidence: Evidence) -> VerdictKind:
+def _other_kind(evidence: Evidence) -> VerdictKind:
     """The kind of a response that is no overflow: by its texts, its codes, its headers, its status."""
     for kinds in (evidence.vetoes, evidence.refusals):
         if kinds:
             return min(kinds, key=_PRIORITY.index)
-    if report.status >= 500:
+    if evidence.report.status >= 500:
         return VerdictKind.TRANSIENT
-    if report.asks_to_wait:
+    if evidence.report.asks_to_wait:
         return VerdictKind.RATE
-    return _BY_STATUS.get(report.status, VerdictKind.UNKNOWN)
+    return _BY_STATUS.get(evidence.report.status, VerdictKind.UNKNOWN)
 
 
 _IMPLAUSIBLE_RATIO: Final = 3

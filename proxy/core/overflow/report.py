@@ -223,8 +223,12 @@ LEAST_WINDOW_TOKENS: Final = 2_048
 """The size that a model with an unknown window surely accepts: the smallest default of a server in use, `n_ctx` of
 llama-cpp-python (github.com/abetlen/llama-cpp-python, `llama_cpp/server/settings.py`)."""
 
-_USEFUL_REPLY_TOKENS: Final = 256
-"""A reply limit from here on is not used up by a reply without a token."""
+MIN_USEFUL_REPLY_TOKENS: Final = 256
+"""A reply limit is not lowered below this to make a prompt fit: the reply would break off at once. From here on, it is
+not used up by a reply without a token."""
+TOO_LARGE: Final = 413
+"""Anthropic's `request_too_large` (32 MB), nginx' and express' `Request Entity Too Large`, GitHub Copilot's: a proxy
+before the API counts bytes and states no limit in any unit."""
 
 
 _CUT_ENDINGS: Final = ("length", "max_tokens")
@@ -315,7 +319,7 @@ class Sent(Struct, frozen=True):
     @property
     def asks_for_little(self) -> bool:
         """Whether its reply limit may be the reason for a reply that is cut at once."""
-        return self.reply_tokens is not None and self.reply_tokens < _USEFUL_REPLY_TOKENS
+        return self.reply_tokens is not None and self.reply_tokens < MIN_USEFUL_REPLY_TOKENS
 
     @property
     def share(self) -> float | None:

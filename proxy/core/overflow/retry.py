@@ -15,7 +15,17 @@ from msgspec import Struct, structs
 
 from proxy.core.models import LimitName, Modality, Search, facts, size_after_refusal
 from proxy.core.notices import NOWHERE, ArtifactAccess
-from proxy.core.overflow import FAULTS, REPAIRED, Exactness, Scope, Unit, Verdict, VerdictKind
+from proxy.core.overflow.report import (
+    FAULTS,
+    MIN_USEFUL_REPLY_TOKENS,
+    REPAIRED,
+    TOO_LARGE,
+    Exactness,
+    Scope,
+    Unit,
+    Verdict,
+    VerdictKind,
+)
 
 MAX_SENDS: Final = 3
 """Limit for one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a
@@ -28,8 +38,6 @@ BLIND_SHARE: Final = 0.5
 """Share of what was refused, for a reply, for bytes, and for a prompt whose limit is one of characters."""
 ALWAYS_SMALLER: Final = 0.9
 """Share of the refused size, whatever limit the upstream states."""
-MIN_USEFUL_REPLY_TOKENS: Final = 256
-"""A reply limit is not lowered below this to make a prompt fit: the reply would break off at once."""
 _LIMIT_SHARE: Final = 0.95
 """Share of the true limit, for a prompt that cannot be reduced to the emergency share: the upstream has just counted
 it, so the rest only has to cover the error of an estimate."""
@@ -43,11 +51,6 @@ _MAY_BE_OVER: Final = 1.5
 that a refusal states is then so much larger in our tokens."""
 _REPLY_SLACK_TOKENS: Final = 16
 """Between a prompt as the upstream counted it and the limit: servers' own counts vary by a few tokens."""
-
-
-_TOO_LARGE: Final = 413
-"""Anthropic's `request_too_large` (32 MB), nginx' and express' `Request Entity Too Large`, GitHub Copilot's: a proxy
-before the API counts bytes and states no limit in any unit."""
 
 
 LEAST_LIMIT_BYTES: Final = 65_536
@@ -180,7 +183,7 @@ class Outcome(Struct, frozen=True):
         """Whether the body was too large, in whatever words. A 413 without any, for a request that is not long for its
         window, means bytes, too."""
         kinds = (VerdictKind.BYTES, VerdictKind.UNKNOWN)
-        return self.status == _TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
+        return self.status == TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
 
     @property
     def is_too_long(self) -> bool:
@@ -535,11 +538,6 @@ def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Cure]:
     return found
 
 
-def _blind(situation: Situation) -> int:
-    """The next size for an upstream that states no limit and of which nothing is known to fit."""
-    return size_after_refusal(situation.estimate_tokens, fixed=situation.fixed_tokens)
-
-
 def _goal_bytes(verdict: Verdict, situation: Situation) -> int | None:
     """Bytes for the next send: under the limit that is stated, or half, or what was accepted before if that is less;
     None if the body is under every known limit."""
@@ -582,7 +580,8 @@ def emergency_goal(verdict: Verdict, situation: Situation) -> int:
     """Tokens, by our estimate, for the next send."""
     estimate = situation.estimate_tokens
     if verdict.limit is None:
-        goal = _blind(situation) if situation.guess_tokens is None else situation.guess_tokens
+        goal = situation.guess_tokens  # None: nothing is known to fit
+        goal = size_after_refusal(estimate, fixed=situation.fixed_tokens) if goal is None else goal
         if verdict.excess is None or verdict.unit is not Unit.TOKENS or not situation.count_may_be_wrong:
             return goal
         fixed = min(goal, situation.fixed_tokens)

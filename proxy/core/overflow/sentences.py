@@ -303,13 +303,12 @@ class Evidence(Struct, frozen=True):
     """Codes that mean "too long", and texts that name one."""
     refusals: frozenset[VerdictKind]
     """The meanings of other codes."""
-    stated: Figures
-    limit_path: str
-    """The path of the limit in `stated`."""
+    report: ErrorReport
+    """What it is of."""
 
     @property
     def is_proven(self) -> bool:
-        return bool(self.proofs) or self.stated.proves_overflow
+        return bool(self.proofs) or self.report.stated.proves_overflow
 
     @property
     def best(self) -> TextEvidence | None:
@@ -341,8 +340,7 @@ def weigh(report: ErrorReport) -> Evidence:
         texts=tuple(text for text in texts if text.readings),
         proofs=(*proofs, *(source for source in considered if _names_proof(source.text))),
         refusals=frozenset(kind for _, kind in meanings) - {VerdictKind.PROMPT, VerdictKind.UNKNOWN},
-        stated=report.stated,
-        limit_path=report.limit_path,
+        report=report,
     )
 
 

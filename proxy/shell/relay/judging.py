@@ -279,40 +279,34 @@ class Judge:
         return self._learning.note_silence(refused.request.known_as, refused.tokens_after, refused.tenant)
 
     def learn_from_usage(
-        self,
-        planned: Planned,
-        counted: int | None,
-        record: RequestRecord,
-        all_counted: Counted | None = None,
-        *,
-        went_well: bool,
+        self, planned: Planned, counted: Counted | None, record: RequestRecord, *, may_be_cut: bool, went_well: bool
     ) -> None:
-        """Compare the upstream's count of a prompt with the estimate."""
-        if self._cut_to(all_counted, planned, record) is not None:
+        """Compare the upstream's count of a prompt with the estimate. `may_be_cut`: whether nothing has compared them
+        yet to see if the prompt was cut."""
+        if may_be_cut and self._cut_to(counted, planned, record) is not None:
             return
-        record.prompt_tokens, model = counted, planned.request.known_as
+        learning, tenant, model = self._learning, planned.tenant, planned.request.known_as
+        ours, estimate = planned.tokens_after, planned.plan.after.tokens
+        record.prompt_tokens = theirs = None if counted is None else counted.prompt
         if went_well:
-            self._learning.note_passed(None, planned.plan.after.bytes, planned.tenant)
+            learning.note_passed(None, planned.plan.after.bytes, tenant)
         if went_well and planned.request.shape.is_whole:
-            passed = planned.tokens_after if counted is None else counted
-            self._learning.note_passed(model, passed, planned.tenant)
+            learning.note_passed(model, ours if theirs is None else theirs, tenant)
         if not _is_comparable(planned):
             return
         if counted is None:
             if planned.inputs.terms.goal_tokens is not None and went_well:
-                self._learning.note_prompt(model, planned.tokens_after, planned.tenant)
+                learning.note_prompt(model, ours, tenant)
             return
-        profile = planned.inputs.profile
+        profile, images = planned.inputs.profile, self._tokens_of_few_images(planned)
         if profile.window_is_guessed:
-            self._learning.note_taken(model, counted, profile.window_tokens, planned.tenant)
-        estimate, counted_by = planned.plan.after.tokens, planned.inputs.counted_by
-        images = self._tokens_of_few_images(planned)
-        may_be_cut = planned.inputs.is_rough or self._may_be_of_a_cut(planned, all_counted or Counted(counted))
-        if images is None or may_be_cut:
-            self._learning.note_prompt(model, counted, planned.tenant)
-        else:
-            text, seen, may_cut = estimate - images, counted - images, self._may_cut(profile)
-            self._learning.note_usage(model, counted_by, text, seen, record.request_id, planned.tenant, may_cut=may_cut)
+            learning.note_taken(model, counted.prompt, profile.window_tokens, tenant)
+        if images is None or planned.inputs.is_rough or self._may_be_of_a_cut(planned, counted):
+            learning.note_prompt(model, counted.prompt, tenant)
+            return
+        text, seen, may_cut = estimate - images, counted.prompt - images, self._may_cut(profile)
+        counted_by = planned.inputs.counted_by
+        learning.note_usage(model, counted_by, text, seen, record.request_id, tenant, may_cut=may_cut)
 
     def _may_cut(self, profile: ModelProfile) -> bool:
         """Whether the upstream may cut a prompt silently: it is known to, or may have any window."""

@@ -357,13 +357,9 @@ class Relay:
             return
         is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
         is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
-        self._judge.learn_from_usage(
-            attempt.planned,
-            None if counted is None else counted.prompt,
-            record,
-            None if is_compared or isinstance(response, WholeResponse) else counted,
-            went_well=response.status < 400,
-        )
+        may_be_cut = not (is_compared or isinstance(response, WholeResponse))
+        went_well = response.status < 400
+        self._judge.learn_from_usage(attempt.planned, counted, record, may_be_cut=may_be_cut, went_well=went_well)
 
     async def pass_through(
         self,
