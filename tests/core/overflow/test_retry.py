@@ -32,8 +32,7 @@ from proxy.core.overflow import (
     next_cures,
     room_in_rate,
 )
-from proxy.core.overflow.report import MIN_USEFUL_REPLY_TOKENS
-from proxy.core.overflow.retry import LEAST_LIMIT_BYTES, emergency_goal, emergency_reply
+from proxy.core.overflow.retry import LEAST_LIMIT_BYTES, MIN_USEFUL_REPLY_TOKENS, emergency_goal, emergency_reply
 
 COUNTS = st.integers(1, 10**6)
 MAYBE = st.none() | COUNTS
