@@ -126,7 +126,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     history = inherited.history = inherited.history or History(settings.data_dir / FILE_NAME, stored)
     recorder = Recorder(metrics, tracer, history, inherited.replacements)
     workload = Workload()
-    room = WaitingRoom(settings.server.max_waiting_bytes, settings.data_dir, metrics.waiting_lost.inc)
+    room = WaitingRoom(settings.server.max_waiting_bytes, metrics.waiting_lost.inc)
     folder, kept = create_folder(settings), settings.artifacts
     tenants = create_tenants(settings, folder)
     store = _store(settings, folder, tenants, metrics)
@@ -156,7 +156,6 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
                 at_the_end.push_async_callback(one.upstream.aclose)
                 at_the_end.push_async_callback(one.close)
             at_the_end.callback(reader.close)
-            at_the_end.callback(room.close)
             for close in (store.close, resolver.aclose, readiness.close, history.close):
                 at_the_end.push_async_callback(close)
             for one in models:

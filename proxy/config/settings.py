@@ -111,8 +111,8 @@ class ServerSettings(Section):
     """Largest chat request that is read, before and after decompression; a larger one gets a 413."""
     max_waiting_bytes: int = Field(default=96 * 1024 * 1024, ge=0)
     """Most memory of one worker for requests that wait for their response, so that they can be sent again if it is a
-    refusal. Beyond it, the largest of the client and upstream that have most waiting go to files in `data_dir`, which
-    end with the request."""
+    refusal. Beyond it they are compressed, the longest waiting first; if that is not enough, the longest waiting is let
+    go, and a refusal reaches its client as it comes."""
     max_header_bytes: int = Field(default=32 * 1024, ge=1024)
     """Most bytes of a request's first line and headers together; more get a 431. As nginx's
     `large_client_header_buffers`: 4 of 8 KB."""

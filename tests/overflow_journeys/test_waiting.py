@@ -1,4 +1,4 @@
-"""Requests that wait for a response: their bodies may be moved to a file, and other requests never wait for them."""
+"""Requests that wait for a response: their bodies may be compressed, and other requests never wait for them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import asyncio
 import functools
 import gzip
 import json
-import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.overflow_stage import Stage, staged
@@ -21,7 +19,8 @@ from proxy import app
 from proxy.shell.resources import Workload
 
 REFUSED = saying(400, too_long(8_192, 9_000))
-IN_FILES = {"max_waiting_bytes": 0}
+COMPRESSED = {"max_waiting_bytes": 85_000}
+"""Less than any body here, and more than each compressed."""
 
 
 async def page(stage: Stage, path: str) -> str:
@@ -37,12 +36,8 @@ async def body_with(stage: Stage, path: str, words: str) -> str:
     return reported
 
 
-async def has_in_files(stage: Stage, count: int) -> None:
-    await body_with(stage, "/metrics", f"context_proxy_waiting_file_requests {count}.0")
-
-
-def files_with(folder: Path, content: bytes) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file() and content in path.read_bytes()]
+async def has_compressed(stage: Stage, count: int) -> None:
+    await body_with(stage, "/metrics", f"context_proxy_waiting_compressed_requests {count}.0")
 
 
 def orphaned() -> bytes:
@@ -82,56 +77,48 @@ async def sent(folder: Path, server: dict[str, int], body: bytes, *scenes: Scene
     ],
     ids=["as it came", "cut before", "streamed", "compressed", "original", "repaired"],
 )
-async def test_what_comes_back_from_a_file_is_sent_again_as_if_it_had_stayed(
+async def test_what_was_compressed_is_sent_again_as_if_it_had_stayed(
     tmp_path: Path, body: bytes, scenes: list[Scene], headers: dict[str, str]
 ) -> None:
     stayed = await sent(tmp_path, {}, body, *scenes, **headers)
-    returned = await sent(tmp_path, IN_FILES, body, *scenes, **headers)
+    returned = await sent(tmp_path, COMPRESSED, body, *scenes, **headers)
     assert len(stayed) == 2
     assert returned == stayed
 
 
-async def test_a_waiting_request_is_in_a_file_without_a_name_until_it_is_answered(tmp_path: Path) -> None:
+async def test_waiting_requests_are_compressed_until_they_are_answered(tmp_path: Path) -> None:
     go_on = asyncio.Event()
-    async with staged(tmp_path, server=IN_FILES, **window(64_000)) as stage:
+    async with staged(tmp_path, server=COMPRESSED, **window(64_000)) as stage:
         stage.model.plays(after(go_on, accepting), streaming(b": wait\n\n", go_on, STREAM))
         asking = []
         for stream in (False, True):
             asking.append(asyncio.create_task(stage.ask(conversation(9_000, stream=stream))))
-            await has_in_files(stage, len(asking))
-        assert files_with(tmp_path, b"call_3_a") == []
+            await has_compressed(stage, len(asking))
         go_on.set()
         assert [(await one).body for one in asking] == [COMPLETION, b": wait\n\n" + STREAM]
-        await has_in_files(stage, 0)
+        await has_compressed(stage, 0)
 
 
-async def test_a_client_that_leaves_takes_its_file_along(tmp_path: Path) -> None:
-    async with staged(tmp_path, server=IN_FILES, **window(64_000)) as stage:
+async def test_a_client_that_leaves_takes_its_compressed_body_along(tmp_path: Path) -> None:
+    async with staged(tmp_path, server=COMPRESSED, **window(64_000)) as stage:
         stage.model.plays(thinking := Thinking())
         asking = asyncio.create_task(stage.ask(conversation(9_000)))
-        await has_in_files(stage, 1)
+        await has_compressed(stage, 1)
         asking.cancel()
-        await has_in_files(stage, 0)
+        await has_compressed(stage, 0)
         await thinking.left.wait()
 
 
-@pytest.mark.parametrize("broken", ["TemporaryFile", "load"])
-async def test_without_a_file_the_client_gets_the_refusal_and_the_log_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], broken: str
+async def test_the_client_of_a_request_that_was_let_go_gets_the_refusal_and_the_log_says_why(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    module: Any = tempfile if broken == "TemporaryFile" else __import__("pickle")
-    async with staged(tmp_path, server=IN_FILES, log={"format": "json"}, **window(64_000)) as stage:
-        stage.model.plays(REFUSED, accepting, REFUSED, accepting)
-        with monkeypatch.context() as patched:
-            patched.setattr(module, broken, fail)
-            refused = await stage.ask(conversation(9_000))
+    async with staged(tmp_path, server={"max_waiting_bytes": 0}, log={"format": "json"}, **window(64_000)) as stage:
+        stage.model.plays(REFUSED, accepting)
+        refused = await stage.ask(conversation(9_000))
         assert (refused.status, refused.body, refused.attempts) == (400, too_long(8_192, 9_000), "1")
         await body_with(stage, "/metrics", "context_proxy_lost_waiting_requests_total 1.0")
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "waiting_request_lost" in line]
-    assert [line["problem"] for line in lines] == ["No space left on device"]
+    assert [line["problem"] for line in lines] == ["too much is waiting"]
 
 
 async def test_requests_waiting_for_a_model_take_no_room_from_others(

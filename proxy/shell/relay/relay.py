@@ -124,7 +124,6 @@ class Relay:
         record.client = client_name(named.get(CLIENT_HEADER) or named.get(b"user-agent", b""))
         if not KEY_HEADERS.isdisjoint(named):
             record.key = tenant.hex()[:KEY_HASH_CHARACTERS]
-        came.kept.whose = (self._upstream.host, tenant)
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned = None
         if mode != "off":

@@ -219,16 +219,15 @@ class Metrics:
             "Requests over 16 KB that were sent and are kept until it is clear what their response is.",
             registry,
         )
-        self.waiting_in_files = _level(
-            "context_proxy_waiting_file_requests", "Of these, those that are kept in a file.", registry
+        self.waiting_compressed = _level(
+            "context_proxy_waiting_compressed_requests", "Of these, those that are compressed.", registry
         )
         self.waiting_bytes = _level(
-            "context_proxy_waiting_bytes", "Memory of the others; `server.max_waiting_bytes` limits it.", registry
+            "context_proxy_waiting_bytes", "Memory of them all; `server.max_waiting_bytes` limits it.", registry
         )
-        self.waiting_file_bytes = _level("context_proxy_waiting_file_bytes", "Bytes of the files.", registry)
         self.waiting_lost = Counter(
             "context_proxy_lost_waiting_requests",
-            "Requests that could no longer be sent again, because no file could be written or read.",
+            "Requests that could no longer be sent again, because too much was waiting.",
             registry=registry,
         )
         self.retrieval_rounds = Counter(
@@ -251,9 +250,8 @@ class Metrics:
         """How many requests wait for room, and what waits for responses."""
         self.queued.set(queued)
         self.waiting.set(waiting.requests)
-        self.waiting_in_files.set(waiting.in_files)
+        self.waiting_compressed.set(waiting.compressed)
         self.waiting_bytes.set(waiting.memory_bytes)
-        self.waiting_file_bytes.set(waiting.file_bytes)
 
     def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
         """Report lessons and prices of these upstreams from now on."""
