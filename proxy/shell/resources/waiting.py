@@ -7,6 +7,7 @@ and it is still too much, the longest waiting is let go: it can no longer be sen
 from __future__ import annotations
 
 import asyncio
+import io
 import math
 import operator
 import pickle
@@ -25,7 +26,14 @@ _LEVEL: Final = 1
 """Agents' JSON shrinks to a fifth in 10 ms a megabyte; level 6 takes four times as long for a tenth more."""
 _HELD_BYTES: Final = operator.attrgetter("held_bytes")
 
+_SHORT_BYTES: Final = 64
+"""Shorter ones are written as they are."""
+_BETWEEN_BYTES: Final = 1024
+"""Between two messages of a body stand a comma and blanks."""
+
 _Contents: TypeAlias = list[object]
+_Packed: TypeAlias = tuple[bytes, bytes]
+"""The body, and everything else."""
 
 
 class Part(Protocol):
@@ -106,7 +114,7 @@ class Kept(Struct, eq=False):
     """Keyed by identity."""
     _packing: asyncio.Task[None] | None = None
     """Compresses it."""
-    _packed: bytes | None = None
+    _packed: _Packed | None = None
     is_away: bool = False
     """Whether the parts are without their contents."""
     _worked_bytes: int = 0
@@ -180,7 +188,7 @@ class Kept(Struct, eq=False):
         if not self._is_over:
             self._packed = packed
         if self._is_waiting:
-            self._room.keep(self, len(packed), is_packed=True)
+            self._room.keep(self, sum(map(len, packed)), is_packed=True)
 
     def lose(self, problem: str) -> None:
         """Let go of the compressed contents: others need the room."""
@@ -192,10 +200,64 @@ class Kept(Struct, eq=False):
         return [part.set_aside() for part in self._parts.values()]
 
 
-def _packed(contents: _Contents) -> bytes:
-    return zlib.compress(pickle.dumps(contents, pickle.HIGHEST_PROTOCOL), _LEVEL)
+class _Pickler(pickle.Pickler):
+    """Writes the body once: the bytes of its messages are written as their place there."""
+
+    def __init__(self, file: _Compressed, body: bytes) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._body = body
+        self._end = 0
+
+    def persistent_id(self, found: object) -> tuple[int, int] | None:
+        """The place of the body, or of a message, which is just behind the one before it."""
+        if found is self._body:
+            return 0, len(self._body)
+        if not isinstance(found, bytes) or len(found) < _SHORT_BYTES:
+            return None
+        start = self._body.find(found, self._end, self._end + len(found) + _BETWEEN_BYTES)
+        if start < 0:
+            return None
+        self._end = start + len(found)
+        return start, self._end
 
 
-def _unpacked(packed: bytes) -> _Contents:
-    found: _Contents = pickle.loads(zlib.decompress(packed))  # noqa: S301 - this process packed it
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_Pickler` has written."""
+
+    def __init__(self, file: io.BytesIO, body: bytes) -> None:
+        super().__init__(file)
+        self._body = body
+
+    def persistent_load(self, place: tuple[int, int]) -> bytes:
+        """The body, or a part of it."""
+        start, end = place
+        return self._body[start:end]
+
+
+class _Compressed:
+    """A file that compresses what is written, piece by piece: the whole is never in memory beside it."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(_LEVEL)
+        self._pieces: list[bytes] = []
+
+    def write(self, piece: bytes) -> None:
+        """Compress the next piece."""
+        self._pieces.append(self._compressor.compress(piece))
+
+    def content(self) -> bytes:
+        """All of it, compressed."""
+        return b"".join([*self._pieces, self._compressor.flush()])
+
+
+def _packed(contents: _Contents) -> _Packed:
+    body = max((one for one in contents if isinstance(one, bytes)), key=len, default=b"")
+    file = _Compressed()
+    _Pickler(file, body).dump(contents)
+    return zlib.compress(body, _LEVEL), file.content()
+
+
+def _unpacked(packed: _Packed) -> _Contents:
+    body, contents = map(zlib.decompress, packed)
+    found: _Contents = _Unpickler(io.BytesIO(contents), body).load()
     return found
