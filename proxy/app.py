@@ -7,14 +7,16 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from msgspec import Struct, field
+from starlette.types import ASGIApp
 
 from proxy.config import Settings
 from proxy.core.overflow import prepare
-from proxy.reloading import Load, Reloader
+from proxy.reloading import Load, Reloader, Running
 from proxy.shell.artifacts import (
     AccessResolver,
     ArtifactFolder,
@@ -30,14 +32,8 @@ from proxy.shell.artifacts import (
 )
 from proxy.shell.endpoints import (
     ArtifactRights,
-    ArtifactRoute,
-    CompressApi,
-    Current,
-    EachRequest,
-    FittedEndpoint,
     Guard,
     Note,
-    PassThrough,
     Readiness,
     Services,
     create_api,
@@ -54,7 +50,6 @@ from proxy.shell.telemetry import FILE_NAME, History, Recorder
 from proxy.shell.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
-    from proxy.shell.endpoints.mcp_server import McpEndpoint
     from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.resources.state_contact import StateContact
     from proxy.shell.telemetry.tracing import Tracer
@@ -99,22 +94,24 @@ def create_app(
     it."""
     configure_logging(settings.log)
     create = functools.partial(create_services, inherited=Inherited())
-    current = Current(create(settings))
-    reloader = None if load is None else Reloader(current, settings, create, load, tell_others)
+    started = time.monotonic()
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with current.running():
-            if reloader is not None:
-                reloader.listen()
+        await running.serve(app.state.services)
+        if reloader is not None:
+            reloader.listen()
+        try:
             yield
+        finally:
+            await running.stop()
         logger().info("stopped", seconds=round(time.monotonic() - started))
 
-    started = time.monotonic()
     app = create_api(lifespan)
-    app.add_middleware(EachRequest, current=current)
-    app.state.current, app.state.reload = current, None if reloader is None else reloader.reload
-    app.state.token = token
+    running = Running(app)
+    reloader = None if load is None else Reloader(running, settings, create, load, tell_others)
+    app.state.services, app.state.token = create(settings), token
+    app.state.reload = None if reloader is None else reloader.reload
     return app
 
 
@@ -135,7 +132,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     tools = ArtifactTools(reader, settings.language)
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
-    mcp = _mcp(settings, tools, rights := _rights(settings, tenants))
+    rights = _rights(settings, tenants)
     named = settings.named_upstreams
     routes = Routes(
         [_route(settings.before(one), shared, name if settings.upstreams else "") for name, one in named.items()],
@@ -171,13 +168,12 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
             ):
                 at_the_end.callback(asyncio.create_task(work).cancel)
             await store.start()
-            if mcp is not None:
-                await at_the_end.enter_async_context(mcp.running())
+            if settings.mcp:
+                services.mcp = await at_the_end.enter_async_context(_mcp(tools, rights))
             history.max_rows = stored
             metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
             yield
 
-    guard = _guard(settings)
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if contact is not None:
         notes["state"] = lambda: contact.problem
@@ -188,24 +184,29 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         state=notes.get("state"),
         mode=settings.mode if settings.enabled else "off",
     )
-    return Services(
-        settings.server,
-        routes.default.upstream.base_path,
-        guard,
-        FittedEndpoint(routes, recorder, ways, settings.server, workload, room),
-        PassThrough(routes, settings.server.body_timeout_seconds),
-        _compress_api(settings, routes, shared, guard, workload),
-        mcp,
-        metrics,
-        readiness,
-        notes,
-        history,
-        overview,
-        _status(settings, folder, models, overview, history),
-        Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
-        ArtifactRoute(reader, rights, inherited.replacements),
-        running,
+    services = Services(
+        server=settings.server,
+        routes=routes,
+        recorder=recorder,
+        ways=ways,
+        workload=workload,
+        room=room,
+        tenants=tenants,
+        guard=_guard(settings),
+        rights=rights,
+        reader=reader,
+        replacements=inherited.replacements,
+        by_hash=ArtifactsByHash(store, reader) if settings.enabled and settings.compress_api else None,
+        metrics=metrics,
+        readiness=readiness,
+        notes=notes,
+        history=history,
+        overview=overview,
+        status=_status(settings, folder, models, overview, history),
+        explainer=Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
+        running=running,
     )
+    return services
 
 
 class Shared(Struct, frozen=True):
@@ -254,15 +255,6 @@ def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:
     return ArtifactRights(tenants, open_on_loopback=is_open, host_names=names)
 
 
-def _compress_api(
-    settings: Settings, routes: Routes, shared: Shared, guard: Guard, workload: Workload
-) -> CompressApi | None:
-    if not (settings.enabled and settings.compress_api):
-        return None
-    kept_by_hash = ArtifactsByHash(shared.store, shared.reader)
-    return CompressApi(routes, shared.tenants, guard, kept_by_hash, settings.server, workload)
-
-
 def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Readiness:
     checks = [upstream_check(route.relay) for route in routes.all]
     upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
@@ -297,13 +289,11 @@ async def _sharing(contact: StateContact | None, lessons: SharedLearning | None)
         yield
 
 
-def _mcp(settings: Settings, tools: ArtifactTools, rights: ArtifactRights) -> McpEndpoint | None:
-    """The MCP endpoint, if enabled; the SDK takes a second to load."""
-    if not settings.mcp:
-        return None
-    from proxy.shell.endpoints.mcp_server import McpEndpoint  # noqa: PLC0415 - needs an extra that may not be installed
+def _mcp(tools: ArtifactTools, rights: ArtifactRights) -> AbstractAsyncContextManager[ASGIApp]:
+    """The protocol while the application runs; the SDK takes a second to load."""
+    from proxy.shell.endpoints.mcp_server import speaking  # noqa: PLC0415 - needs an extra that may not be installed
 
-    return McpEndpoint(tools, rights, settings.server)
+    return speaking(tools, rights)
 
 
 def _tracer(settings: Settings) -> Tracer | None:

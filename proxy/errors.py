@@ -16,6 +16,8 @@ measured and what is allowed, and never holds a key or the content of a message.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import ClassVar
 
 
@@ -26,10 +28,15 @@ class ProxyError(Exception):
     code: ClassVar[str] = "proxy_error"
     type: ClassVar[str] = "proxy_error"
 
-    def __init__(self, message: str, *, param: str | None = None) -> None:
+    headers: Mapping[str, str] = MappingProxyType({})
+    """Headers of the response that reports it."""
+
+    def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
+        if headers is not None:
+            self.headers = headers
 
 
 class ServerStopping(ProxyError):
@@ -106,6 +113,7 @@ class KeyNeeded(ClientError):
 
     status = 401
     code = "key_needed"
+    headers = MappingProxyType({"www-authenticate": 'Basic realm="context-proxy", charset="UTF-8"'})
 
 
 class WrongKey(KeyNeeded):
@@ -154,6 +162,7 @@ class RequestTimeout(ClientError):
 
     status = 408
     code = "request_timeout"
+    headers = MappingProxyType({"connection": "close"})  # no other request can follow in the middle of one
 
 
 class BodyTooLarge(ClientError):
@@ -198,6 +207,7 @@ class MissingKey(ClientError):
     status = 401
     type = "authentication_error"
     code = "missing_key"
+    headers = MappingProxyType({"www-authenticate": "Bearer"})
 
 
 class MethodNotAllowed(ClientError):

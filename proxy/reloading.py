@@ -14,11 +14,13 @@ from ipaddress import ip_address
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
+from fastapi import FastAPI
+
 from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.shell.artifacts import unwritable
-from proxy.shell.endpoints import Current, Reloaded, Services
-from proxy.shell.resources import configure_logging, logger
+from proxy.shell.endpoints import Reloaded, Services
+from proxy.shell.resources import configure_logging, forget_what_is_gone, logger
 
 Load: TypeAlias = Callable[[], Settings]
 """Reads the settings again. Raises SettingsError."""
@@ -88,19 +90,61 @@ def _value(settings: Settings, name: str) -> Any:
     return getattr(getattr(settings, section) if section else settings, key)
 
 
+class Running:
+    """Services that run: those that the next request gets, and former ones until their last request is over."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+        self._lives: dict[asyncio.Task[None], Services] = {}
+
+    async def serve(self, services: Services) -> None:
+        """Serve with these services from the next request on. Raises whatever keeps them from starting; then nothing
+        changes."""
+        has_started = asyncio.get_running_loop().create_future()
+        life = asyncio.create_task(_live(services, has_started))
+        await asyncio.wait({has_started, life}, return_when=asyncio.FIRST_COMPLETED)
+        if life.done():
+            await life
+        self._lives[life] = services
+        life.add_done_callback(self._forget)
+        former, self._app.state.services = self._app.state.services, services
+        if former is not services:
+            former.let_go()
+
+    async def stop(self) -> None:
+        """Stop all of them. Raises what keeps the current ones from closing."""
+        lives = list(self._lives)
+        for services in self._lives.values():
+            services.unused.set()
+        await asyncio.wait(lives)  # a caller that gives up waiting cancels none of them
+        lives[-1].result()
+
+    def _forget(self, life: asyncio.Task[None]) -> None:
+        del self._lives[life]
+        if self._lives:
+            forget_what_is_gone()
+
+
+async def _live(services: Services, has_started: asyncio.Future[None]) -> None:
+    """Run services until nobody uses them. One task enters and leaves, as task groups in them must."""
+    async with services.running():
+        has_started.set_result(None)
+        await services.unused.wait()
+
+
 class Reloader:
     """Reads the settings again, and replaces the services if they are new. To be created in the main thread of the
     process that serves."""
 
     def __init__(
         self,
-        current: Current,
+        running: Running,
         settings: Settings,
         create: Callable[[Settings], Services],
         load: Load,
         tell_others: Callable[[], None],
     ) -> None:
-        self._current = current
+        self._running = running
         self._settings = settings
         self._create = create
         self._load = load
@@ -144,7 +188,7 @@ class Reloader:
         """Raises SettingsRefused."""
         try:
             # In a thread, as it reads files and may load libraries; requests are served meanwhile.
-            await self._current.replace(await asyncio.to_thread(self._create, settings))
+            await self._running.serve(await asyncio.to_thread(self._create, settings))
         except Exception as error:
             logger().exception("settings_not_reloaded", problem=type(error).__name__)
             raise SettingsRefused(f"nothing can be served with these settings: {type(error).__name__}") from error

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
 from proxy.shell.artifacts import ArtifactStore
-from proxy.shell.endpoints import Guard, Reloaded
+from proxy.shell.endpoints import Guard, Reloaded, Services
 from proxy.shell.resources import logger
 
 
@@ -68,12 +69,16 @@ def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
 class Made:
     """Services that answer with their mode; those that are off cannot start, those that observe cannot be closed."""
 
-    base_path = b"/v1"
     guard = Guard(None, frozenset())
+    routes = SimpleNamespace(default=SimpleNamespace(upstream=SimpleNamespace(base_path=b"/v1")))
+    by_hash = None
 
     def __init__(self, stated):
         self.mode = stated.mode
         self.ended = False
+        self.uses, self.unused = 1, asyncio.Event()
+
+    let_go = Services.let_go
 
     @contextlib.asynccontextmanager
     async def running(self):
@@ -84,9 +89,10 @@ class Made:
         if self.mode == "observe":
             raise OSError("it stays open")
 
-    async def fitted(self, scope, receive, send):
-        await receive()
-        await send({"type": self.mode})
+
+async def fitted(scope, receive, send):
+    await receive()
+    await send({"type": scope["state"]["services"].mode})
 
 
 @pytest.fixture
@@ -98,7 +104,8 @@ def made(monkeypatch):
         return found[-1]
 
     monkeypatch.setattr(app, "create_services", make)
-    monkeypatch.setattr("proxy.shell.endpoints.services.forget_what_is_gone", lambda: None)
+    monkeypatch.setattr("proxy.shell.endpoints.api.fitted", fitted)
+    monkeypatch.setattr(reloading, "forget_what_is_gone", lambda: None)
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     return found
 
@@ -192,11 +199,11 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
     api = create_app(settings(tmp_path, **stated), lambda: wanted)
     server = Server(api)
     assert (await server.start())["type"] == "lifespan.startup.complete"
-    history = api.state.current.generation.services.history
-    metrics = api.state.current.generation.services.metrics
+    history = api.state.services.history
+    metrics = api.state.services.metrics
 
     def shared():
-        return logger().is_enabled_for(logging.DEBUG), history.max_rows, history.unsent
+        return logger().is_enabled_for(logging.DEBUG), history.max_rows
 
     async def no_start(_):
         raise OSError("no start")
@@ -215,7 +222,7 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
         assert followed == []
     wanted = settings(tmp_path, **changed)
     assert (await api.state.reload()).status == "reloaded"
-    assert (*shared(), len(followed)) == (True, 7, None, 1)
+    assert (*shared(), len(followed)) == (True, 7, 1)
     wanted = settings(tmp_path, **stated)
     assert (await api.state.reload()).status == "reloaded"
     assert shared() == before

@@ -159,7 +159,7 @@ async def started(case: Case, folder: Path, *, remembers: bool = True) -> AsyncI
         for app in apps:
             await stack.enter_async_context(app.router.lifespan_context(app))
             await asyncio.sleep(0)
-            relays.append(relay := app.state.current.generation.services.fitted._routes.default.relay)
+            relays.append(relay := app.state.services.routes.default.relay)
             await relay._models.discovery.answered()  # or what is known depends on the time
             if case.quota_bytes is not None:  # far below the least that the settings allow
                 relay._sends._store._max_bytes = case.quota_bytes

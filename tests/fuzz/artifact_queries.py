@@ -13,16 +13,18 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
+from fastapi import FastAPI
 from fuzz.mutations import ODD_TEXTS, damaged
 from hypothesis import strategies as st
 
 from proxy.core.artifact import Artifact
 from proxy.core.text import PAGE_BYTES
 from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, Replacements, Tenants
-from proxy.shell.endpoints import ARTIFACTS_PATH, ArtifactRights, ArtifactRoute
+from proxy.shell.endpoints import ArtifactRights, Guard, create_api
 
 _KEY: Final = (b"authorization", b"Bearer sk-fuzz")
 _TENANTS: Final = Tenants(b"s" * 32)
@@ -138,8 +140,8 @@ def check(case: bytes) -> None:
 
 
 @cache
-def _running() -> tuple[asyncio.Runner, ArtifactRoute]:
-    """A route over a store that keeps all this, until the process ends."""
+def _running() -> tuple[asyncio.Runner, FastAPI]:
+    """The API over a store that keeps all this, until the process ends."""
     place = tempfile.TemporaryDirectory(prefix="fuzz-")
     folder = PrivateFolder(Path(place.name))
     runner, store = asyncio.Runner(), ArtifactStore(folder, retention_days=7, max_bytes=2**30)
@@ -149,10 +151,21 @@ def _running() -> tuple[asyncio.Runner, ArtifactRoute]:
     for end in (place.cleanup, reader.close, runner.close):
         atexit.register(end)
     rights = ArtifactRights(_TENANTS, open_on_loopback=False, host_names=frozenset())
-    return runner, ArtifactRoute(reader, rights, Replacements())
+    upstream = SimpleNamespace(base_path=b"/v1")
+    api = create_api()
+    api.state.services = SimpleNamespace(
+        routes=SimpleNamespace(default=SimpleNamespace(upstream=upstream), beside=lambda _: None),
+        uses=1,
+        let_go=lambda: None,
+        guard=Guard(None, frozenset()),
+        rights=rights,
+        reader=reader,
+        replacements=Replacements(),
+    )
+    return runner, api
 
 
-async def _get(route: ArtifactRoute, name: str, query: bytes, byte_range: bytes) -> _Heard:
+async def _get(api: FastAPI, name: str, query: bytes, byte_range: bytes) -> _Heard:
     sent: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
@@ -163,8 +176,8 @@ async def _get(route: ArtifactRoute, name: str, query: bytes, byte_range: bytes)
         sent.append(message)
 
     headers = [_KEY, (b"host", b"x")] + ([(b"range", byte_range)] if byte_range else [])
-    path = ARTIFACTS_PATH + name
+    path = f"/artifacts/{name}"
     scope = {"type": "http", "method": "GET", "path": path, "query_string": query, "headers": headers}
-    await route(scope, receive, send)
+    await api(scope, receive, send)
     body = b"".join(message.get("body", b"") for message in sent)
     return _Heard(sent[0]["status"], dict(sent[0]["headers"]), body)

@@ -7,6 +7,7 @@ import gzip
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.config import Settings
 from proxy.shell.artifacts import Tenants
-from proxy.shell.endpoints import CompressApi, Guard
+from proxy.shell.endpoints import Guard, create_api
 from proxy.shell.resources import Workload
 
 ADMIN = "operator-key-0123456789"
@@ -276,12 +277,22 @@ class Never:
     [(None, 0.01, "compression_timeout"), (ZeroDivisionError(), PATIENCE_SECONDS, "compression_error")],
 )
 def test_what_takes_too_long_or_breaks_is_a_503_that_callers_know(
-    tmp_path: Path, failure: Exception | None, most_seconds: float, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None, most_seconds: float, kind: str
 ) -> None:
+    monkeypatch.setattr("proxy.shell.endpoints.compress_api.COMPRESS_SECONDS", most_seconds)
     routes: Any = Never(failure)
-    kept: Any = None
-    tenants, guard, server = Tenants.of_folder(tmp_path), Guard(None, frozenset()), Settings().server
-    api = CompressApi(routes, tenants, guard, kept, server, Workload(), most_seconds)
+    routes.default = SimpleNamespace(upstream=SimpleNamespace(base_path=b"/v1"))
+    api = create_api()
+    api.state.services = SimpleNamespace(
+        uses=1,
+        let_go=lambda: None,
+        server=Settings().server,
+        routes=routes,
+        tenants=Tenants.of_folder(tmp_path),
+        guard=Guard(None, frozenset()),
+        by_hash=object(),
+        workload=Workload(),
+    )
     with serving(api) as base_url:
         answer = httpx.post(
             f"{base_url.removesuffix('/v1')}/v1/compress", json=one_call("x"), trust_env=False, timeout=PATIENCE_SECONDS

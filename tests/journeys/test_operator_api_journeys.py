@@ -8,13 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
+from fastapi.routing import iter_route_contexts
 from pydantic import TypeAdapter
 from support.journey import KEY, World, call, long_text, one_call, result
 from support.upstream import Sent
 
 from proxy.shell.artifacts import ArtifactStat
-from proxy.shell.endpoints import ROUTERS, NotReady
+from proxy.shell.endpoints import NotReady, create_api
 from proxy.wire import Refusal
 
 PATHS = {
@@ -53,7 +53,7 @@ TYPES = {
     kind.__name__: kind
     for kind in (
         *(ArtifactStat, Refusal, NotReady),
-        *(route.response_model for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)),
+        *(route.response_model for route in iter_route_contexts(create_api().routes) if route.methods),
     )
     if kind is not None
 }

@@ -1,43 +1,37 @@
-"""The application: FastAPI, with the routes of agents first and the operator's after them.
+"""The application: FastAPI, with the agents' API as its first route and the operator's endpoints after it.
 
 Rule: it is created once for a process, as FastAPI's caches keep each one that is created, and refers to no settings: a
-reload replaces the services that its endpoints use. A request of an agent is matched by its raw path and goes to a raw
-ASGI application; FastAPI describes these routes, but parses neither requests nor responses. The page of the description
-has no script, so that it loads nothing from elsewhere and works under the strictest policy; its content is text, never
-markup.
+reload replaces `app.state.services`. A request of an agent is matched by its path as the client wrote it, and served by
+a raw ASGI application; FastAPI describes such paths, but parses neither requests nor responses. The page of the
+description has no script, so that it loads nothing from elsewhere and works under the strictest policy; its content is
+text, never markup.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from html import escape
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import Depends, FastAPI, Header, Path, Request, Response
+from fastapi import APIRouter, FastAPI, Header, Path, Request, Response
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from pydantic.json_schema import SkipJsonSchema
-from starlette.routing import Match
+from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy import __version__
 from proxy.errors import NotFromHere
-from proxy.shell.endpoints.artifacts import ARTIFACT_RESPONSES, ARTIFACTS_PATH, artifact
-from proxy.shell.endpoints.compress_api import COMPRESS_PATH, RETRIEVE_PATH
-from proxy.shell.endpoints.dispatch import MATCH, has_dot_segment, raw_path, unknown_path
-from proxy.shell.endpoints.operator import PAGE_HEADERS, ROUTERS, json_response, pages
-from proxy.shell.endpoints.responses import (
-    CLIENT_KEY,
-    HEADERS,
-    OPERATOR_KEY,
-    ResponseSender,
-    add_refusals,
-    request_id_of,
-)
-from proxy.shell.endpoints.services import SERVICES, Current, Services
+from proxy.shell.endpoints import artifacts, compress_api, operator
+from proxy.shell.endpoints.dispatch import fitted, greet, greeting, has_dot_segment, passed_through
+from proxy.shell.endpoints.operator import PAGE_HEADERS, json_response, pages
+from proxy.shell.endpoints.responses import GATEWAYS, HEADERS, add_refusals, raw_path, refusal
+from proxy.shell.endpoints.services import Services
 from proxy.shell.resources import logger
-from proxy.wire import DEFAULT, VERSION, WIRES, PathMatch, Wire, compress_api, match_path, wire_over
+from proxy.wire import DEFAULT, VERSION, WIRES, PathMatch, Wire, match_path, wire_over
 
 _ABOUT: Final = (
     "The API for agents is under `/v1`, and is the upstream's own API. Everything else is what the proxy tells people "
@@ -50,38 +44,12 @@ _FORWARDED: Final[dict[int | str, dict[str, Any]]] = {
     },
     "4XX": {"description": "The upstream's refusal, or the proxy's own in the same shape."},
 }
-_JSON: Final[dict[int | str, dict[str, Any]]] = {
-    200: {"description": "The answer.", "content": {"application/json": {}}},
-    "4XX": {"description": "Why not."},
-}
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 """Those that upstreams have; each is an operation of its own in the description."""
 _Mode = Annotated[
     Literal["on", "observe", "off"] | SkipJsonSchema[None],
     Header(alias="x-context-proxy-mode", description="For this request instead of the setting `mode`."),
 ]
-_Find = Callable[[Services, Scope], ASGIApp | None]
-"""Finds the application for a request; None: the request is another route's."""
-
-
-class RawRoute(APIRoute):
-    """A route to a raw ASGI application, which FastAPI only describes."""
-
-    def __init__(self, path: str, find: _Find, describing: Callable[..., Any], **described: Any) -> None:
-        """`describing`: its parameters and docstring say what the application takes."""
-        super().__init__(
-            path, describing, name=describing.__name__.removeprefix("_"), response_class=Response, **described
-        )
-        self._find = find
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Matches if there is an application for the request."""
-        found = self._find(scope[SERVICES], scope)
-        return (Match.NONE, {}) if found is None else (Match.FULL, {"endpoint": found})
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands the request over."""
-        await scope["endpoint"](scope, receive, send)
 
 
 @pages.get("/openapi.json", summary="The API for programs")
@@ -97,8 +65,11 @@ async def docs(request: Request) -> Response:
     return Response(page, media_type="text/html", headers=HEADERS | PAGE_HEADERS)
 
 
+_ROUTERS: Final = (compress_api.gateways, artifacts.router, operator.status, operator.operator, pages)
+
+
 def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None) -> FastAPI:
-    """The API as an ASGI application; `EachRequest` gives it what it serves with."""
+    """The API as an ASGI application; it serves with `app.state.services`."""
     app = FastAPI(
         title="context-proxy",
         version=__version__,
@@ -108,7 +79,6 @@ def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] 
         openapi_url=None,  # it is served behind the guard, and its page loads nothing from elsewhere
         docs_url=None,
         redoc_url=None,
-        separate_input_output_schemas=False,  # only responses are described
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -117,67 +87,117 @@ def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] 
             "auto_configure": False,
         },
     )
-    app.router.routes += [*map(_fitted_route, WIRES.values()), *_OTHER_ROUTES]
-    app.router.default = unknown_path
+    app.add_middleware(EachRequest)
+    app.router.routes.append(AgentsRoute())
     add_refusals(app)
-    for router in ROUTERS:
+    for router in _ROUTERS:
         app.include_router(router)
+    app.openapi = functools.partial(_described, app)  # type: ignore[method-assign] # as FastAPI's documentation has it
     return app
 
 
-class EachRequest:
-    """Gives each request the current services, and turns away web pages from elsewhere."""
+def _take_heads(router: APIRouter) -> None:
+    """Have each path with GET also take HEAD, as with Starlette's own routes."""
+    for route in [one for one in router.routes if isinstance(one, APIRoute) and one.methods == {"GET"}]:
+        router.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
 
-    def __init__(self, app: ASGIApp, *, current: Current) -> None:
+
+def _described(app: FastAPI) -> dict[str, Any]:
+    """The description of all paths, those of the agents' API first."""
+    if app.openapi_schema is None:
+        app.openapi_schema = get_openapi(
+            title=app.title,
+            version=app.version,
+            description=app.description,
+            routes=[*agents.routes, *app.routes],
+            separate_input_output_schemas=False,  # only responses are described
+        )
+    return app.openapi_schema
+
+
+class EachRequest:
+    """Gives each request the current services and its place in the agents' API, and turns away web pages from
+    elsewhere."""
+
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._current = current
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        generation = self._current.generation
-        services = scope[SERVICES] = generation.services
-        scope[MATCH] = match_path(scope["method"], raw_path(scope), services.base_path)
-        generation.begin()
+        services: Services = scope["app"].state.services
+        matched = match_path(scope["method"], raw_path(scope), services.routes.default.upstream.base_path)
+        state = scope.setdefault("state", {})
+        state["services"], state["match"] = services, matched
+        services.uses += 1
         try:
             if (stranger := services.guard.stranger(scope)) is None:
                 await self._app(scope, receive, send)
             else:
-                await _turn_away(stranger, scope, send)
+                await _refusal_of(stranger, scope, matched)(scope, receive, send)
         finally:
-            generation.end()
+            services.let_go()
 
 
-async def _turn_away(stranger: NotFromHere, scope: Scope, send: Send) -> None:
+def _refusal_of(stranger: NotFromHere, scope: Scope, matched: PathMatch | None) -> Response:
     logger().info("request_refused", status=stranger.status, code=stranger.code, problem=stranger.message)
-    matched: PathMatch | None = scope[MATCH]
     wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
-    await ResponseSender(send, request_id_of(scope["headers"]), wire).refuse(stranger)
+    return refusal(stranger, scope["headers"], wire=wire)
 
 
-def _fitted_route(wire: Wire) -> RawRoute:
-    """The route of a wire's paths."""
+class AgentsRoute(BaseRoute):
+    """All paths of the agents' API: no router of paths matches them by their raw bytes and their ends."""
 
-    def find(services: Services, scope: Scope) -> ASGIApp | None:
-        matched: PathMatch | None = scope[MATCH]
-        is_fitted = matched is not None and matched.wire is wire and not has_dot_segment(scope["path"])
-        return services.fitted if is_fitted else None
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match with the application that serves the request."""
+        found = _agents_app(scope) if scope["type"] == "http" else None
+        return (Match.NONE, {}) if found is None else (Match.FULL, {"endpoint": found})
 
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand the request over."""
+        await scope["endpoint"](scope, receive, send)
+
+
+def _agents_app(scope: Scope) -> ASGIApp | None:
+    matched: PathMatch | None = scope["state"]["match"]
+    if matched is None:
+        return None if greeting(scope) is None else greet
+    if matched.wire is not None and not has_dot_segment(scope["path"]):
+        return fitted
+    is_gateways = scope["state"]["services"].by_hash is not None and GATEWAYS.match(scope["path"])
+    return None if is_gateways else passed_through
+
+
+for _router in _ROUTERS:
+    _take_heads(_router)
+agents = APIRouter(tags=["agents"], default_response_class=Response, responses=_FORWARDED)
+"""Their API, which these routes describe and `AgentsRoute` serves."""
+
+
+async def _fitted(mode: _Mode = None) -> None:
+    """The parameters of every fitted path."""
+
+
+async def _passed_through(path: Annotated[str, Path(description="Any path, slashes included.")]) -> None:
+    """Forwarded unchanged, in both directions as it arrives; so are HEAD and OPTIONS, and the paths of other servers'
+    own APIs. TRACE and CONNECT are refused."""
+
+
+def _describe(wire: Wire) -> None:
+    """Describe the paths of a wire by one of them."""
     end = wire.end.decode()
     members, _ = wire.trial("Why is the build red?")
     schema = {"type": "object", "properties": {"model": {"type": "string"}}, "required": ["model", *members]}
     content = {"schema": schema, "example": {"model": "gpt-4o", **members}}
-    return RawRoute(
+    agents.add_api_route(
         end if wire.is_on_host or wire.end.startswith(VERSION) else f"{VERSION.decode()}{end}",
-        find,
         _fitted,
         methods=["POST"],
+        name="fitted",
         summary=f"{wire.path.replace('/', ' ').strip().capitalize()}, fitted into the model's window",
-        tags=["agents"],
         description=f"Every path that ends in `{end}` is served like "
         "this one, whatever precedes it: prefixes of other APIs, Azure's deployments.",
-        responses=_FORWARDED,
         openapi_extra={
             "requestBody": {
                 "required": True,
@@ -189,104 +209,13 @@ def _fitted_route(wire: Wire) -> RawRoute:
     )
 
 
-async def _fitted(mode: _Mode = None) -> None:
-    """The parameters of every fitted route."""
-
-
-async def _passed_through(path: Annotated[str, Path(description="Any path, slashes included.")]) -> None:
-    """Forwarded unchanged, in both directions as it arrives; so are HEAD and OPTIONS, and the paths of other servers'
-    own APIs. TRACE and CONNECT are refused."""
-
-
-async def _compress() -> None:
-    """As headroom has it, with `compress_api: true`; without, the path is the upstream's. Nothing is sent to a
-    model."""
-
-
-async def _retrieve() -> None:
-    """What was taken out under the `hash` of the body, with `compress_api: true`."""
-
-
-async def _original(
-    hash: Annotated[str, Path(pattern=compress_api.HASH.pattern, description="From the text in its place.")],
-) -> None:
-    """The same for a GET."""
-
-
-async def _mcp() -> None:
-    """JSON-RPC over streamable HTTP, without sessions, with `mcp: true`."""
-
-
-async def _greeting() -> None:
-    """Nothing: it looks like the upstream's own."""
-
-
-def _find_compress_api(services: Services, scope: Scope) -> ASGIApp | None:
-    found = services.compress_api
-    return found if found is not None and found.serves(scope["path"]) else None
-
-
-def _find_artifact(services: Services, scope: Scope) -> ASGIApp | None:
-    place, _, name = scope["path"].rpartition("/")
-    return services.artifacts if name and f"{place}/" == ARTIFACTS_PATH else None
-
-
-def _rest_of_api(prefix: str, method: str) -> RawRoute:
-    return RawRoute(
-        f"{prefix}/{{path}}",
-        lambda services, scope: None if scope[MATCH] is None else services.pass_through,
-        _passed_through,
-        methods=[method],
-        summary="The rest of the upstream's API",
-        tags=["agents"],
-        responses=_FORWARDED,
-    )
-
-
-def _compress_route(path: str, method: str, describing: Callable[..., Any], summary: str) -> RawRoute:
-    return RawRoute(
-        path,
-        _find_compress_api,
-        describing,
-        methods=[method],
-        summary=summary,
-        tags=["gateways"],
-        dependencies=[Depends(OPERATOR_KEY)],
-        responses=_JSON,
-    )
-
-
-_OTHER_ROUTES: Final = (
-    _compress_route(COMPRESS_PATH, "POST", _compress, "Shorter messages, for a gateway that sends them itself"),
-    _compress_route(RETRIEVE_PATH, "POST", _retrieve, "An original"),
-    _compress_route(f"{RETRIEVE_PATH}/{{hash}}", "GET", _original, "An original"),
-    *(_rest_of_api(prefix, method) for prefix in ("/v1", "/api") for method in _METHODS),
-    RawRoute(
-        "/",
-        lambda services, scope: services.pass_through.greet if services.pass_through.greets(scope) else None,
-        _greeting,
-        include_in_schema=False,
-    ),
-    RawRoute(
-        "/mcp",
-        lambda services, scope: services.mcp if scope["path"] == "/mcp" else None,
-        _mcp,
-        methods=["POST"],
-        summary="Content taken out of requests, by the Model Context Protocol",
-        tags=["artifacts"],
-        dependencies=[Depends(CLIENT_KEY)],
-        responses=_JSON,
-    ),
-    RawRoute(
-        ARTIFACTS_PATH + "{name}",
-        _find_artifact,
-        artifact,
-        summary="Content taken out of a request",
-        tags=["artifacts"],
-        dependencies=[Depends(CLIENT_KEY)],
-        responses=ARTIFACT_RESPONSES,
-    ),
-)
+for _wire in WIRES.values():
+    _describe(_wire)
+for _path in ("/v1/{path}", "/api/{path}"):
+    for _method in _METHODS:
+        agents.add_api_route(
+            _path, _passed_through, methods=[_method], name="passed_through", summary="The rest of the upstream's API"
+        )
 
 
 _Schema = Mapping[str, Any]

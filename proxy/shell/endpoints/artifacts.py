@@ -1,5 +1,4 @@
-"""`GET /artifacts/NAME`: the whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its
-replacement text.
+"""Content taken out of requests, at `/artifacts/NAME` and by the Model Context Protocol.
 
 Rule: a name is an artifact's name or nothing, never a path; content that arrived with a key is served for that key
 only; a browser never runs content that a model or a tool wrote.
@@ -7,15 +6,17 @@ only; a browser never runs content that a model or a tool wrote.
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
-from fastapi import Header, Path
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi import Query as InQuery
-from pydantic import WithJsonSchema
-from starlette.types import Receive, Scope, Send
+from fastapi.responses import StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.artifact_reading import (
     CONTEXT,
@@ -29,22 +30,30 @@ from proxy.core.artifact_reading import (
 from proxy.errors import (
     ArtifactNotFound,
     BadArtifactQuery,
+    BodyTooLarge,
     MethodNotAllowed,
     MissingKey,
+    NotFromHere,
     ProxyError,
     RangeOutside,
 )
-from proxy.shell.artifacts import ArtifactReader, ArtifactStat, Replacements, Stored, is_artifact
+from proxy.shell.artifacts import ArtifactStat, Stored, is_artifact
 from proxy.shell.endpoints.guard import ArtifactRights
-from proxy.shell.endpoints.responses import REFUSED, OwnResponse, ResponseSender, request_id_of, shaped
-from proxy.shell.http import content_headers, until_client_leaves
+from proxy.shell.endpoints.responses import (
+    CLIENT_KEY,
+    JSON_RESPONSES,
+    REFUSED,
+    request_id_of,
+    shaped,
+    unknown_path,
+)
+from proxy.shell.endpoints.services import Services, Serving
+from proxy.shell.http import read_body, until_client_leaves
 from proxy.shell.resources import logger
-from proxy.shell.upstream import Headers, header
 
-ARTIFACTS_PATH: Final = "/artifacts/"
-INSTEAD: Final = "instead"
-"""The parameter that names a request."""
-_RANGE: Final = re.compile(rb"bytes=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<end>[0-9]{1,18}))[ \t]*")
+MAX_CALL_BYTES: Final = 256 * 1024
+"""Limit of an MCP request: a call has a name and a pattern."""
+_RANGE: Final = re.compile(r"bytes=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<end>[0-9]{1,18}))[ \t]*")
 _SHOWN: Final = (
     "text/plain",
     "application/json",
@@ -56,15 +65,14 @@ _SHOWN: Final = (
     "video/",
 )
 """Types that a browser may display; it saves all others, which may contain scripts."""
-_GUARD: Final[Headers] = [
-    (b"x-content-type-options", b"nosniff"),
-    (b"content-security-policy", b"sandbox; default-src 'none'"),
-    (b"cache-control", b"no-store"),
-]
-
-
+_GUARD: Final = {
+    "x-content-type-options": "nosniff",
+    "content-security-policy": "sandbox; default-src 'none'",
+    "cache-control": "no-store",
+}
+_TEXT: Final = "text/plain; charset=utf-8"
 _WHOLE: Final = {"schema": {"type": "string", "format": "binary"}}
-ARTIFACT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     **REFUSED,
     200: {
         "model": shaped(ArtifactStat),
@@ -75,159 +83,181 @@ ARTIFACT_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     206: {"description": "A range of bytes.", "content": {"*/*": _WHOLE}},
 }
 
+
+class Parameters(BaseModel):
+    """What to read of an artifact, for the description; `Query` reads the values."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    lines: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
+    """A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on)."""
+    grep: Annotated[
+        str | None, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS})
+    ] = None
+    """Lines that match, with the syntax of RE2; alone, or within `lines`."""
+    context: Annotated[str | None, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT})] = Field(
+        None, description=f"Lines before and after each match of `grep`, {CONTEXT} by default."
+    )
+    max: Annotated[str | None, WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_HITS})] = Field(
+        None, description=f"Most matches of `grep`, {HITS} by default."
+    )
+    pointer: Annotated[str | None, WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS})] = Field(
+        None, alias="json"
+    )
+    """A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part."""
+    stat: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
+    """Its metadata; used alone."""
+    instead: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
+    """The id of one of the latest requests: what stood in place of the artifact there, as text; for messages that are
+    left out, the text with the note about them. Used alone."""
+
+
 _Name = Annotated[str, Path(description="The name in a notice: `tool_NAME_0123456789abcdef.txt`.")]
-_Lines = Annotated[
-    str | None,
-    InQuery(
-        description="A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on).",
-    ),
-    WithJsonSchema({"type": "string"}),
-]
-_Grep = Annotated[
-    str | None,
-    InQuery(description="Lines that match, with the syntax of RE2; alone, or within `lines`."),
-    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS}),
-]
-_Context = Annotated[
-    str | None,
-    InQuery(description=f"Lines before and after each match of `grep`, {CONTEXT} by default."),
-    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT}),
-]
-_Max = Annotated[
-    str | None,
-    InQuery(description=f"Most matches of `grep`, {HITS} by default."),
-    WithJsonSchema({"type": "integer", "minimum": 1, "maximum": MAX_HITS}),
-]
-_Pointer = Annotated[
-    str | None,
-    InQuery(description="A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part."),
-    WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS}),
-]
-_Stat = Annotated[str | None, InQuery(description="Its metadata; used alone."), WithJsonSchema({"type": "string"})]
-_Instead = Annotated[
-    str | None,
-    InQuery(
-        description="The id of one of the latest requests: what stood in place of the artifact there, as text; for "
-        "messages that are left out, the text with the note about them. Used alone."
-    ),
-    WithJsonSchema({"type": "string"}),
-]
 _Range = Annotated[
     str | None,
     Header(description="One range of bytes of the whole: `bytes=0-1023`, `bytes=-500`."),
     WithJsonSchema({"type": "string"}),
 ]
 
-
-async def artifact(
-    name: _Name,
-    lines: _Lines = None,
-    grep: _Grep = None,
-    context: _Context = None,
-    max: _Max = None,
-    json: _Pointer = None,
-    stat: _Stat = None,
-    instead: _Instead = None,
-    range: _Range = None,
-) -> None:
-    """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its replacement
-    text."""
+router = APIRouter(tags=["artifacts"], dependencies=[Depends(CLIENT_KEY)], default_response_class=Response)
 
 
-class ArtifactRoute:
-    """Serves the content of the store."""
+@router.post(
+    "/mcp", summary="Content taken out of requests, by the Model Context Protocol", responses=JSON_RESPONSES, name="mcp"
+)
+@router.api_route(
+    "/mcp", methods=["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"], include_in_schema=False
+)
+async def mcp(request: Request, services: Serving) -> Response:
+    """JSON-RPC over streamable HTTP, without sessions, with `mcp: true`."""
+    if services.mcp is None:
+        return await unknown_path(request)
+    if request.method != "POST":
+        problem = "MCP is spoken here with POST; there are no sessions, and no stream to listen to"
+        raise MethodNotAllowed(problem, headers={"allow": "POST"})
+    if request.headers.get("origin"):
+        raise NotFromHere("no web page may speak MCP here")
+    try:
+        body = await read_body(request, MAX_CALL_BYTES, services.server.body_timeout_seconds)
+    except BodyTooLarge:
+        raise BodyTooLarge(f"a call may have at most {MAX_CALL_BYTES:,} bytes") from None
+    return McpResponse(services.mcp, body)
 
-    def __init__(self, reader: ArtifactReader, rights: ArtifactRights, replacements: Replacements) -> None:
-        self._reader = reader
-        self._rights = rights
-        self._replacements = replacements
+
+class McpResponse(Response):
+    """The answer of the protocol's SDK, which takes an ASGI request."""
+
+    def __init__(self, speaks: ASGIApp, body: bytes) -> None:
+        super().__init__()
+        self._speaks = speaks
+        self._read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = request_id_of(scope["headers"])
-        sender = ResponseSender(send, request_id)
-        status, own = 200, list(_GUARD)
-        try:
-            async with until_client_leaves(receive) as stop_watching:
-                body = await self._answered(scope, own)
-                status = body.status
-                await sender.pass_on(body, stop_watching, [])
-        except ProxyError as error:
-            status = error.status
-            if isinstance(error, MissingKey):
-                own.append((b"www-authenticate", b"Bearer"))
-            await sender.refuse(error, own)
-        finally:
-            name = _name(scope)
-            logger().info(
-                "artifact_read",
-                request_id=request_id.decode(),
-                artifact=name if is_artifact(name) else None,
-                status=status,
-                sent_bytes=sender.sent_bytes,
-            )
+        async def again() -> Message:
+            return self._read.pop() if self._read else await receive()
 
-    async def _answered(self, scope: Scope, own: Headers) -> OwnResponse:
-        if scope["method"] not in ("GET", "HEAD"):
-            own.append((b"allow", b"GET, HEAD"))
-            raise MethodNotAllowed("artifacts are read with GET and HEAD")
-        parameters = _parameters(scope["query_string"])
-        is_head = scope["method"] == "HEAD"
-        if INSTEAD in parameters:
-            text = self._instead(scope, parameters).encode("utf-8", "replace")
-            described = content_headers(b"text/plain; charset=utf-8", len(text))
-            return OwnResponse(200, [*own, *described], _once(b"" if is_head else text))
-        query = Query.parse(parameters)
-        stored = await self._found(scope)
-        if query is not None:
-            if header(scope["headers"], b"range"):
-                raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
-            page = await self._reader.page(stored, query)
-            kind = b"application/json" if query.stat else b"text/plain; charset=utf-8"
-            return OwnResponse(200, [*own, *content_headers(kind, len(page))], _once(b"" if is_head else page))
-        own += [(b"accept-ranges", b"bytes"), (b"etag", b'"' + stored.name.encode() + b'"')]
-        byte_range = b"" if is_head else header(scope["headers"], b"range")
-        start, stop = _requested_bytes(byte_range, stored.size, own)
-        headers = [*own, *content_headers(_type_of(stored), stop - start), _disposition(stored)]
-        status = 200
-        if byte_range.startswith(b"bytes="):
-            status = 206
-            headers.append((b"content-range", b"bytes %d-%d/%d" % (start, stop - 1, stored.size)))
-        pieces = _once(b"") if is_head else self._reader.pieces(stored, start, stop)
-        return OwnResponse(status, headers, pieces)
+        await self._speaks(scope, again, send)
 
-    def _instead(self, scope: Scope, parameters: Mapping[str, str]) -> str:
-        """The replacement text in a request."""
+
+@router.get("/artifacts/{name}", summary="Content taken out of a request", responses=_RESPONSES)
+async def artifact(
+    request: Request,
+    services: Serving,
+    name: _Name,
+    parameters: Annotated[Parameters, InQuery()],
+    range: _Range = None,
+) -> Response:
+    """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its replacement
+    text."""
+    request_id = request_id_of(request.scope["headers"]).decode()
+    note = functools.partial(_note, request_id, name)
+    try:
+        async with until_client_leaves(request.receive):
+            answer = await _read(request, services, name, parameters.instead, range or "")
+    except ProxyError as error:
+        note(error.status, 0)
+        error.headers = {**_GUARD, **error.headers}
+        raise
+    answer.headers["x-request-id"] = request_id
+    if isinstance(answer, StreamingResponse):
+        answer.body_iterator = _noted(answer.body_iterator, functools.partial(note, answer.status_code))
+    else:
+        note(answer.status_code, 0 if request.method == "HEAD" else len(answer.body))
+    return answer
+
+
+def _note(request_id: str, name: str, status: int, sent_bytes: int) -> None:
+    known = name if is_artifact(name) else None
+    logger().info("artifact_read", request_id=request_id, artifact=known, status=status, sent_bytes=sent_bytes)
+
+
+async def _noted(pieces: AsyncIterable[Any], note: Callable[[int], None]) -> AsyncIterator[bytes]:
+    sent_bytes = 0
+    try:
+        async for piece in pieces:
+            sent_bytes += len(piece)
+            yield piece
+    finally:
+        note(sent_bytes)
+
+
+async def _read(
+    request: Request, services: Services, name: str, request_id: str | None, byte_range: str
+) -> Response | StreamingResponse:
+    """Raises ProxyError."""
+    parameters = _parameters(request.scope["query_string"])
+    tenant = services.rights.tenant_of(request.scope)
+    if request_id is not None:
         if len(parameters) > 1:
-            raise BadArtifactQuery("`instead` takes no other parameter: it is always whole", param=INSTEAD)
-        tenant = self._rights.tenant_of(scope)
-        found = self._replacements.find(parameters[INSTEAD], tenant, _name(scope))
-        if found is None:
-            self._ask_for_key(scope, tenant)
-            raise ArtifactNotFound(
-                "what stood in its place is not known: the worker that served the request remembers it in memory, for "
-                "its latest requests, and tells only who has the key"
-            )
-        return found
+            raise BadArtifactQuery("`instead` takes no other parameter: it is always whole", param="instead")
+        text = _instead(request.scope, services, name, request_id, tenant)
+        return Response(text.encode("utf-8", "replace"), headers={**_GUARD, "content-type": _TEXT})
+    query = Query.parse(parameters)
+    try:
+        stored = await services.reader.find(name, tenant)
+    except ArtifactNotFound:
+        _ask_for_key(request.scope, services.rights, tenant)
+        raise
+    if query is not None:
+        if byte_range:
+            raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
+        page = await services.reader.page(stored, query)
+        return Response(page, headers={**_GUARD, "content-type": "application/json" if query.stat else _TEXT})
+    # An unknown unit is ignored: RFC 9110, 14.2.
+    is_part = byte_range.startswith("bytes=") and request.method == "GET"
+    start, stop = _requested_bytes(byte_range, stored) if is_part else (0, stored.size)
+    headers = {
+        **_GUARD,
+        "accept-ranges": "bytes",
+        "etag": _etag(stored),
+        "content-type": _type_of(stored),
+        "content-length": str(stop - start),
+        "content-disposition": _disposition(stored),
+    }
+    if is_part:
+        headers["content-range"] = f"bytes {start}-{stop - 1}/{stored.size}"
+    if request.method == "HEAD":
+        return Response(headers=headers)
+    return StreamingResponse(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
 
-    async def _found(self, scope: Scope) -> Stored:
-        tenant = self._rights.tenant_of(scope)
-        try:
-            return await self._reader.find(_name(scope), tenant)
-        except ArtifactNotFound:
-            self._ask_for_key(scope, tenant)
-            raise
 
-    def _ask_for_key(self, scope: Scope, tenant: str | None) -> None:
-        """Raises MissingKey if a key might open what was not found."""
-        if tenant is not None and self._rights.needs_key(scope):
-            raise MissingKey(
-                "artifact not found without a key: send the API key of its request, in the same header"
-            ) from None
+def _instead(scope: Scope, services: Services, name: str, request_id: str, tenant: str | None) -> str:
+    """The replacement text in a request."""
+    found = services.replacements.find(request_id, tenant, name)
+    if found is None:
+        _ask_for_key(scope, services.rights, tenant)
+        raise ArtifactNotFound(
+            "what stood in its place is not known: the worker that served the request remembers it in memory, for "
+            "its latest requests, and tells only who has the key"
+        )
+    return found
 
 
-def _name(scope: Scope) -> str:
-    path: str = scope["path"]
-    return path.removeprefix(ARTIFACTS_PATH)
+def _ask_for_key(scope: Scope, rights: ArtifactRights, tenant: str | None) -> None:
+    """Raises MissingKey if a key might open what was not found."""
+    if tenant is not None and rights.needs_key(scope):
+        raise MissingKey(
+            "artifact not found without a key: send the API key of its request, in the same header"
+        ) from None
 
 
 def _parameters(query_string: bytes) -> dict[str, str]:
@@ -241,11 +271,9 @@ def _parameters(query_string: bytes) -> dict[str, str]:
     return parameters
 
 
-def _requested_bytes(byte_range: bytes, size: int, own: Headers) -> tuple[int, int]:
-    """Start and end of the range. An unknown unit is ignored (RFC 9110, 14.2). Raises RangeOutside."""
-    if not byte_range.startswith(b"bytes="):
-        return 0, size
-    found = _RANGE.fullmatch(byte_range)
+def _requested_bytes(byte_range: str, stored: Stored) -> tuple[int, int]:
+    """Start and end of the range. Raises RangeOutside."""
+    found, size = _RANGE.fullmatch(byte_range), stored.size
     if found is not None and found["end"]:
         start, stop = max(0, size - int(found["end"])), size
     elif found is not None:
@@ -253,21 +281,22 @@ def _requested_bytes(byte_range: bytes, size: int, own: Headers) -> tuple[int, i
     else:
         start = stop = 0
     if start >= stop:
-        own.append((b"content-range", b"bytes */%d" % size))
-        raise RangeOutside(f"`Range` must be one range within its {size:,} bytes, such as bytes=0-1023 or bytes=-500")
+        raise RangeOutside(
+            f"`Range` must be one range within its {size:,} bytes, such as bytes=0-1023 or bytes=-500",
+            headers={"accept-ranges": "bytes", "etag": _etag(stored), "content-range": f"bytes */{size}"},
+        )
     return start, stop
 
 
-def _type_of(stored: Stored) -> bytes:
-    kind = stored.metadata.media_type.encode("ascii", "replace")
-    return kind + b"; charset=utf-8" if kind.startswith(b"text/") else kind
+def _etag(stored: Stored) -> str:
+    return f'"{stored.name}"'
 
 
-def _disposition(stored: Stored) -> tuple[bytes, bytes]:
+def _type_of(stored: Stored) -> str:
+    kind = stored.metadata.media_type.encode("ascii", "replace").decode()
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+def _disposition(stored: Stored) -> str:
     how = "inline" if stored.metadata.media_type.startswith(_SHOWN) else "attachment"
-    return b"content-disposition", f'{how}; filename="{stored.name}"'.encode()
-
-
-async def _once(piece: bytes) -> AsyncIterator[bytes]:
-    if piece:
-        yield piece
+    return f'{how}; filename="{stored.name}"'

@@ -8,159 +8,166 @@ goes to an upstream.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, NamedTuple
 
-from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from fastapi import APIRouter, Depends, Path, Request, Response
+from pydantic import WithJsonSchema
 
-from proxy.config import ServerSettings
 from proxy.core.artifact import Artifact
 from proxy.core.compaction import Compressed
 from proxy.core.text import count_lines
-from proxy.errors import (
-    ArtifactNotFound,
-    ClientLeft,
-    CompressionFailed,
-    CompressionTimeout,
-    KeyNeeded,
-    MethodNotAllowed,
-    ProxyError,
-    RequestTimeout,
-)
-from proxy.shell.artifacts import ArtifactsByHash, Record, Tenants
-from proxy.shell.endpoints.guard import Guard
-from proxy.shell.endpoints.responses import request_id_of
-from proxy.shell.http import content_headers, plain_body, read_body, respond, until_client_leaves
-from proxy.shell.relay import Routes
-from proxy.shell.resources import BoundedMap, Share, Workload, in_thread, logger, write_lines_for
-from proxy.shell.upstream import Headers, header
+from proxy.errors import ArtifactNotFound, CompressionFailed, CompressionTimeout, ProxyError
+from proxy.shell.artifacts import ArtifactsByHash, Record
+from proxy.shell.endpoints.responses import JSON_RESPONSES, OPERATOR_KEY, request_id_of
+from proxy.shell.endpoints.services import Services, Serving
+from proxy.shell.http import plain_body, read_body, until_client_leaves
+from proxy.shell.resources import BoundedMap, Share, in_thread, logger, write_lines_for
 from proxy.wire import compress_api
 
-COMPRESS_PATH: Final = "/v1/compress"
-RETRIEVE_PATH: Final = "/v1/retrieve"
-BYPASS_HEADER: Final = b"x-headroom-bypass"
+BYPASS_HEADER: Final = "x-headroom-bypass"
 COMPRESS_SECONDS: Final = 50.0
 """Less than the minute that LiteLLM waits."""
 _MAX_COUNTED: Final = 10_000
 """Originals whose retrievals are counted."""
 _EVERY_MESSAGE: Final = 1 << 62
+_HASH: Final = compress_api.HASH.pattern
 
 
-class CompressApi:
-    """Serves these paths."""
+gateways = APIRouter(
+    tags=["gateways"], dependencies=[Depends(OPERATOR_KEY)], responses=JSON_RESPONSES, default_response_class=Response
+)
+_retrievals: Final[BoundedMap[tuple[str, str], int]] = BoundedMap(_MAX_COUNTED)
+"""Counts since this process began, by tenant and hash."""
 
-    def __init__(
-        self,
-        routes: Routes,
-        tenants: Tenants,
-        guard: Guard,
-        kept: ArtifactsByHash,
-        server: ServerSettings,
-        workload: Workload,
-        most_seconds: float = COMPRESS_SECONDS,
-    ) -> None:
-        self._routes = routes
-        self._tenants = tenants
-        self._guard = guard
-        self._kept = kept
-        self._max_body_bytes = server.max_body_bytes
-        self._pause_seconds = server.body_timeout_seconds
-        self._workload = workload
-        self._most_seconds = most_seconds
-        self._retrievals: BoundedMap[tuple[str, str], int] = BoundedMap(_MAX_COUNTED)
-        """Counts since this process began, by tenant and hash."""
 
-    def serves(self, path: str) -> bool:
-        """Whether a path is served here."""
-        return path in (COMPRESS_PATH, RETRIEVE_PATH) or path.startswith(RETRIEVE_PATH + "/")
+@gateways.post("/v1/compress", summary="Shorter messages, for a gateway that sends them itself")
+async def compress(request: Request, services: Serving) -> Response:
+    """As headroom has it, with `compress_api: true`; without, the path is the upstream's. Nothing is sent to a
+    model."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = scope["headers"]
-        request_id = request_id_of(headers)
-        write_lines_for(request_id.decode())
-        share = self._workload.share()
-        own: Headers = []
+    async def work(asked: _Asked) -> bytes:
+        body = await asked.body()
         try:
-            status, answer = 200, await self._answered(scope, receive, share, request_id.decode())
-        except ClientLeft:
-            return
-        except ProxyError as error:
-            status, answer = error.status, compress_api.error_body(error)
-            own = _headers_of(error)
-        except Exception:
-            logger().exception("request_failed", request_id=request_id.decode())
-            status, answer = 503, compress_api.error_body(_failure(request_id))
-        finally:
-            share.release()
-        own += [(b"x-request-id", request_id), (b"cache-control", b"no-store")]
-        described = [*content_headers(b"application/json", len(answer)), *own]
-        await respond(send, status, described, b"" if scope["method"] == "HEAD" else answer)
+            async with until_client_leaves(request.receive), asyncio.timeout(COMPRESS_SECONDS):
+                return await _compressed(asked, body)
+        except TimeoutError:
+            raise CompressionTimeout(f"the messages were not compressed within {COMPRESS_SECONDS:g} s") from None
 
-    async def _answered(self, scope: Scope, receive: Receive, share: Share, request_id: str) -> bytes:
-        await self._guard.admit(scope)
-        headers: Headers = scope["headers"]
-        tenant = self._tenants.tenant_of(headers).hex()
-        path, method = scope["path"], scope["method"]
-        if path not in (COMPRESS_PATH, RETRIEVE_PATH):
-            if method not in ("GET", "HEAD"):
-                raise MethodNotAllowed("this path takes GET or HEAD")
-            async with until_client_leaves(receive):
-                return await self._original(path.removeprefix(RETRIEVE_PATH + "/"), tenant, share, request_id)
-        if method != "POST":
-            raise MethodNotAllowed("this path takes POST")
-        body = await read_body(Request(scope, receive), self._max_body_bytes, self._pause_seconds, share)
-        async with until_client_leaves(receive):
-            if path == RETRIEVE_PATH:
-                digest = compress_api.hash_in(await in_thread(plain_body, body, headers, self._max_body_bytes))
-                return await self._original(digest, tenant, share, request_id)
-            try:
-                async with asyncio.timeout(self._most_seconds):
-                    return await self._compressed(headers, body, tenant, request_id)
-            except TimeoutError:
-                seconds = f"{self._most_seconds:g}"
-                raise CompressionTimeout(f"the messages were not compressed within {seconds} s") from None
+    return await _answered(request, services, work)
 
-    async def _compressed(self, headers: Headers, body: bytes, tenant: str, request_id: str) -> bytes:
-        body = await in_thread(plain_body, body, headers, self._max_body_bytes)
-        parsed = await in_thread(compress_api.compress_request_in, body)
-        planner = (await self._routes.of(compress_api.WIRE, [], body)).planner
-        is_bypassed = header(headers, BYPASS_HEADER).lower() == b"true"
-        protected = _EVERY_MESSAGE if is_bypassed else parsed.protected
-        made = await planner.compressed(compress_api.WIRE, tenant, parsed.request, protected, parsed.most_tokens)
-        taken = await in_thread(_records, made)
-        made = made.without(await self._kept.keep(taken, tenant))
-        logger().info(
-            "messages_compressed",
-            request_id=request_id,
-            model=parsed.request.model[:200],
-            messages=len(made.entries),
-            tokens_before=made.tokens_before,
-            tokens_after=made.tokens_after,
-            edits=made.reasons,
-        )
-        return await in_thread(compress_api.compressed_body, made)
 
-    async def _original(self, digest: str, tenant: str, share: Share, request_id: str) -> bytes:
-        """The response with the original that is stored under a hash. Raises ArtifactError."""
-        if not compress_api.HASH.fullmatch(digest):
-            raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
-        record, stored = await self._kept.find(digest, tenant)
-        await self._workload.take(share, stored.size)
-        content = await self._kept.content(stored)
-        count = (self._retrievals.get((tenant, digest)) or 0) + 1
-        self._retrievals.put((tenant, digest), count)
-        answer = await in_thread(
-            compress_api.original_body,
-            digest,
-            content,
-            stored.metadata.media_type,
-            tool=stored.metadata.tool,
-            tokens=record.tokens,
-            lines=record.lines,
-            count=count,
-        )
-        logger().info("artifact_read", request_id=request_id, artifact=stored.name, status=200, sent_bytes=len(answer))
-        return answer
+@gateways.post("/v1/retrieve", summary="An original")
+async def retrieve(request: Request, services: Serving) -> Response:
+    """What was taken out under the `hash` of the body, with `compress_api: true`."""
+
+    async def work(asked: _Asked) -> bytes:
+        body = await asked.body()
+        async with until_client_leaves(request.receive):
+            return await _original(asked, compress_api.hash_in(await asked.plain(body)))
+
+    return await _answered(request, services, work)
+
+
+@gateways.get("/v1/retrieve/{hash:path}", summary="An original")
+async def original(
+    request: Request,
+    services: Serving,
+    hash: Annotated[
+        str, Path(description="From the text in its place."), WithJsonSchema({"type": "string", "pattern": _HASH})
+    ],
+) -> Response:
+    """The same for a GET."""
+
+    async def work(asked: _Asked) -> bytes:
+        async with until_client_leaves(request.receive):
+            return await _original(asked, hash)
+
+    return await _answered(request, services, work)
+
+
+class _Asked(NamedTuple):
+    """A request that was admitted."""
+
+    request: Request
+    services: Services
+    by_hash: ArtifactsByHash
+    tenant: str
+    request_id: str
+    share: Share
+
+    async def body(self) -> bytes:
+        """Read the body. Raises ProxyError."""
+        server = self.services.server
+        return await read_body(self.request, server.max_body_bytes, server.body_timeout_seconds, self.share)
+
+    async def plain(self, body: bytes) -> bytes:
+        """Decompress a body. Raises ProxyError."""
+        return await in_thread(plain_body, body, self.request.scope["headers"], self.services.server.max_body_bytes)
+
+
+async def _answered(request: Request, services: Services, work: Callable[[_Asked], Awaitable[bytes]]) -> Response:
+    """The response with what the work returns. Raises ProxyError: callers take a 503 for a defect of the proxy."""
+    request_id = request_id_of(request.scope["headers"]).decode()
+    write_lines_for(request_id)
+    await services.guard.admit(request.scope)
+    assert services.by_hash is not None, "else the path is the upstream's"
+    tenant, share = services.tenants.tenant_of(request.scope["headers"]).hex(), services.workload.share()
+    try:
+        answer = await work(_Asked(request, services, services.by_hash, tenant, request_id, share))
+    except ProxyError:
+        raise
+    except Exception:
+        logger().exception("request_failed", request_id=request_id)
+        raise CompressionFailed(f"the proxy failed; its log says why under request id {request_id}") from None
+    finally:
+        share.release()
+    headers = {"x-request-id": request_id, "cache-control": "no-store"}
+    return Response(answer, headers=headers, media_type="application/json")
+
+
+async def _compressed(asked: _Asked, body: bytes) -> bytes:
+    parsed = await in_thread(compress_api.compress_request_in, await asked.plain(body))
+    planner = (await asked.services.routes.of(compress_api.WIRE, [], body)).planner
+    is_bypassed = asked.request.headers.get(BYPASS_HEADER, "").lower() == "true"
+    protected = _EVERY_MESSAGE if is_bypassed else parsed.protected
+    made = await planner.compressed(compress_api.WIRE, asked.tenant, parsed.request, protected, parsed.most_tokens)
+    taken = await in_thread(_records, made)
+    made = made.without(await asked.by_hash.keep(taken, asked.tenant))
+    logger().info(
+        "messages_compressed",
+        request_id=asked.request_id,
+        model=parsed.request.model[:200],
+        messages=len(made.entries),
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        edits=made.reasons,
+    )
+    return await in_thread(compress_api.compressed_body, made)
+
+
+async def _original(asked: _Asked, digest: str) -> bytes:
+    """The response with the original that is stored under a hash. Raises ArtifactError."""
+    if not compress_api.HASH.fullmatch(digest):
+        raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
+    record, stored = await asked.by_hash.find(digest, asked.tenant)
+    await asked.services.workload.take(asked.share, stored.size)
+    content = await asked.by_hash.content(stored)
+    count = (_retrievals.get((asked.tenant, digest)) or 0) + 1
+    _retrievals.put((asked.tenant, digest), count)
+    answer = await in_thread(
+        compress_api.original_body,
+        digest,
+        content,
+        stored.metadata.media_type,
+        tool=stored.metadata.tool,
+        tokens=record.tokens,
+        lines=record.lines,
+        count=count,
+    )
+    sizes = {"status": 200, "sent_bytes": len(answer)}
+    logger().info("artifact_read", request_id=asked.request_id, artifact=stored.name, **sizes)
+    return answer
 
 
 def _records(made: Compressed) -> list[tuple[Artifact, Record]]:
@@ -176,14 +183,3 @@ def _records(made: Compressed) -> list[tuple[Artifact, Record]]:
         )
         for entry, artifact in made.taken_out()
     ]
-
-
-def _headers_of(error: ProxyError) -> Headers:
-    """Headers that an error adds."""
-    if isinstance(error, KeyNeeded):
-        return [(b"www-authenticate", b"Bearer")]
-    return [(b"connection", b"close")] if isinstance(error, RequestTimeout) else []
-
-
-def _failure(request_id: bytes) -> ProxyError:
-    return CompressionFailed(f"the proxy failed; its log says why under request id {request_id.decode()}")

@@ -19,23 +19,15 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from proxy import __version__
-from proxy.config import ServerSettings
 from proxy.core.retrieval_tool import SEARCH, SEARCH_SPEC, SPEC, ToolSpec, wanted_by
 from proxy.core.text import utf8_length
-from proxy.errors import BodyTooLarge, MethodNotAllowed, NotFromHere, ProxyError
 from proxy.shell.artifacts import ArtifactTools, TenantNames, ToolText
 from proxy.shell.endpoints.guard import ArtifactRights
-from proxy.shell.endpoints.responses import ResponseSender, request_id_of
-from proxy.shell.http import read_body
 from proxy.shell.resources import logger
-from proxy.shell.upstream import header
 
-MAX_CALL_BYTES: Final = 256 * 1024
-"""Limit of a request: a call has a name and a pattern."""
 PAGE_BYTES: Final = 24 * 1024
 """Limit of a result. Claude Code warns from 10,000 tokens on and allows 25,000: https://code.claude.com/docs/en/mcp"""
 _READS_ONLY: Final = types.ToolAnnotations(
@@ -86,54 +78,18 @@ def create_server(tools: ArtifactTools, tenants_of: TenantsOf) -> Server[Any]:
     return server
 
 
-class McpEndpoint:
-    """`/mcp` by streamable HTTP: each POST gets its response as JSON, and there are no sessions."""
+@contextlib.asynccontextmanager
+async def speaking(tools: ArtifactTools, rights: ArtifactRights) -> AsyncIterator[ASGIApp]:
+    """Speak streamable HTTP: each POST gets its response as JSON, and there are no sessions."""
 
-    def __init__(self, tools: ArtifactTools, rights: ArtifactRights, server: ServerSettings) -> None:
-        self._tools = tools
-        self._rights = rights
-        self._pause_seconds = server.body_timeout_seconds
-        self._manager: StreamableHTTPSessionManager | None = None
-        """While the application runs."""
-
-    @contextlib.asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Answer requests."""
-        log_kinds_of_failures()
-        server = create_server(self._tools, self._tenants_of)
-        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True)
-        async with manager.run():
-            self._manager = manager
-            yield
-
-    def _tenants_of(self, context: ServerRequestContext[Any, Any]) -> TenantNames:
+    def tenants_of(context: ServerRequestContext[Any, Any]) -> TenantNames:
         assert context.request is not None, "HTTP brought it"
-        return (self._rights.tenant_of(context.request.scope),)
+        return (rights.tenant_of(context.request.scope),)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        assert self._manager is not None, "the application runs"
-        sender = ResponseSender(send, request_id_of(scope["headers"]))
-        try:
-            if scope["method"] != "POST":
-                raise MethodNotAllowed(
-                    "MCP is spoken here with POST; there are no sessions, and no stream to listen to"
-                )
-            if header(scope["headers"], b"origin"):
-                raise NotFromHere("no web page may speak MCP here")
-            body = await read_body(Request(scope, receive), MAX_CALL_BYTES, self._pause_seconds)
-        except BodyTooLarge:
-            await sender.refuse(BodyTooLarge(f"a call may have at most {MAX_CALL_BYTES:,} bytes"))
-            return
-        except ProxyError as error:
-            allowed = [(b"allow", b"POST")] if isinstance(error, MethodNotAllowed) else []
-            await sender.refuse(error, allowed)
-            return
-        read: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def again() -> Message:
-            return read.pop() if read else await receive()
-
-        await self._manager.handle_request(scope, again, send)
+    log_kinds_of_failures()
+    manager = StreamableHTTPSessionManager(create_server(tools, tenants_of), json_response=True, stateless=True)
+    async with manager.run():
+        yield manager.handle_request
 
 
 async def serve_stdio(tools: ArtifactTools, tenants: TenantNames) -> None:

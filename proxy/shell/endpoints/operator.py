@@ -9,19 +9,17 @@ settings were replaced; the browser then connects again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import importlib.resources
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
-from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from proxy.core.text import jsontext
@@ -32,11 +30,9 @@ from proxy.shell.endpoints.responses import (
     MAX_WORDS_CHARACTERS,
     OPERATOR_KEY,
     REFUSED,
-    Endpoint,
-    refusal,
     shaped,
 )
-from proxy.shell.endpoints.services import SERVICES, NotReady, Ready, Reload, Services, services_of
+from proxy.shell.endpoints.services import NotReady, Ready, Reload, Serving
 from proxy.shell.http import STATE_KEY, plain_body, read_body
 from proxy.shell.operator import (
     MAX_HOURS,
@@ -60,65 +56,12 @@ MAX_LISTENERS: Final = 16
 """Limit per process: each costs a query a second."""
 MAX_AT_ONCE: Final = 100
 """Decisions in one event: a page that missed more reloads its list."""
-_HEADERS: Final = [
-    (b"content-type", b"text/event-stream"),
-    (b"cache-control", b"no-store"),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold events back
-]
-_listeners: Final[set[EventStream]] = set()
-
-
-class EventStream(Response):
-    """Server-sent events for the dashboard."""
-
-    media_type = "text/event-stream"
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if len(_listeners) >= MAX_LISTENERS:
-            error = TooManyListeners(f"{MAX_LISTENERS} pages are listening already; /decisions has the same")
-            await refusal(error)(scope, receive, send)
-            return
-        _listeners.add(self)
-        try:
-            services: Services = scope[SERVICES]
-            last = await services.history.ask(Ledger.newest)
-            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            await send({"type": "http.response.body", "body": b"retry: 1000\n\n", "more_body": True})
-            telling = asyncio.create_task(_tell(scope, send, services.history, last))
-            leaving = asyncio.create_task(_left(receive))
-            try:
-                await asyncio.wait({telling, leaving}, timeout=LIFE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (telling, leaving):
-                    task.cancel()
-                await asyncio.gather(telling, leaving, return_exceptions=True)
-            with contextlib.suppress(OSError):
-                await send({"type": "http.response.body", "body": b""})
-        finally:
-            _listeners.discard(self)
-
-
-async def _tell(scope: Scope, send: Send, history: History, last: int) -> None:
-    """Send events until the server stops; `last`: the newest decision that the page has."""
-    connection = scope.get("state", {}).get(STATE_KEY)
-    sent = b"[]"
-    while connection is None or not connection.is_draining:
-        last, decisions = await history.ask(Ledger.news, last, MAX_AT_ONCE)
-        running = jsontext.dump(await history.running())
-        if decisions or running != sent:
-            sent = running
-            event = b'data: {"decisions":%b,"running":%b}\n\n' % (jsontext.dump(decisions), running)
-            await send({"type": "http.response.body", "body": event, "more_body": True})
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-_DEFAULT_LIMIT: Final = 50
+_EVENT_HEADERS: Final = {
+    **HEADERS,
+    "content-type": "text/event-stream",
+    "x-accel-buffering": "no",  # nginx would hold events back
+}
+_listeners: Final[set[object]] = set()
 _DASHBOARD_TYPES: Final = {
     "index.html": "text/html",
     "dashboard.css": "text/css",
@@ -160,28 +103,35 @@ def _plain(value: object) -> object:
     return value
 
 
-_Limit = Annotated[
-    int, Query(ge=1, le=MAX_DECISIONS, description="How many requests, at most."), BeforeValidator(_plain)
-]
-_Before = Annotated[
-    int | SkipJsonSchema[None],
-    Query(ge=1, description="Only requests before this one, by its `id`: the next page."),
-    BeforeValidator(_plain),
-]
-_Words = Annotated[
-    str,
-    Query(
-        max_length=MAX_WORDS_CHARACTERS,
-        description="Only requests that have all these words in their id, model, outcome, reasons, problem, upstream "
-        "or conversation.",
-    ),
-]
-_Show = Annotated[
-    Literal["all", "changed", "troubled"],
-    Query(
-        description="`changed`: edited; `troubled`: failed, refused, sent twice or with a warning.",
-    ),
-]
+_PLAIN: Final = BeforeValidator(_plain)
+
+
+class Search(BaseModel):
+    """Which requests are listed."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+    limit: Annotated[int, Field(ge=1, le=MAX_DECISIONS), _PLAIN] = 50
+    """How many requests, at most."""
+    before: Annotated[int | SkipJsonSchema[None], Field(ge=1), _PLAIN] = None
+    """Only requests before this one, by its `id`: the next page."""
+    q: Annotated[str, Field(max_length=MAX_WORDS_CHARACTERS)] = ""
+    """Only requests that have all these words in their id, model, outcome, reasons, problem, upstream or
+    conversation."""
+    show: Literal["all", "changed", "troubled"] = "all"
+    """`changed`: edited; `troubled`: failed, refused, sent twice or with a warning."""
+    conversation: Annotated[str, Field(max_length=64)] = ""
+    """Only the requests of this conversation."""
+    model: Annotated[str, Field(max_length=256)] = ""
+    """Only requests with this one."""
+    client: Annotated[str, Field(max_length=256)] = ""
+    """Only requests with this one."""
+    status: Annotated[str, Field(pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused|failed)?$")] = ""
+    """Only requests with this status: `401`, `5xx`; or with the outcome `refused`; or, for `failed`, with one that is
+    the upstream's or the proxy's fault."""
+    hours: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=MAX_HOURS), _PLAIN] = None
+    """Only requests of so many hours; left out: all."""
+
+
 _Hours = Annotated[
     int | SkipJsonSchema[None],
     Query(
@@ -189,32 +139,21 @@ _Hours = Annotated[
         le=MAX_HOURS,
         description="How many hours back; left out: an hour, a day, a week or two, as the data asks.",
     ),
-    BeforeValidator(_plain),
+    _PLAIN,
 ]
-_Some = Annotated[
-    int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), BeforeValidator(_plain)
-]
-_Since = Annotated[
-    int | SkipJsonSchema[None],
-    Query(ge=1, le=MAX_HOURS, description="Only requests of so many hours; left out: all."),
-    BeforeValidator(_plain),
-]
-_Name = Annotated[str, Query(max_length=256, description="Only requests with this one.")]
-_Status = Annotated[
-    str,
-    Query(
-        pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused|failed)?$",
-        description="Only requests with this status: `401`, `5xx`; or with the outcome `refused`; or, for `failed`, "
-        "with one that is the upstream's or the proxy's fault.",
-    ),
-]
-_Conversation = Annotated[str, Query(max_length=64, description="Only the requests of this conversation.")]
+_Some = Annotated[int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), _PLAIN]
 
 
 class Exposition(Response):
     """The format of Prometheus."""
 
     media_type = CONTENT_TYPE_LATEST
+
+
+class Events(Response):
+    """Server-sent events."""
+
+    media_type = "text/event-stream"
 
 
 class Alive(TypedDict):
@@ -240,14 +179,25 @@ class Conversations(TypedDict):
     conversations: list[Conversation]
 
 
-async def guarded(request: Request) -> None:
+async def guarded(request: Request, services: Serving) -> None:
     """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
-    await services_of(request).guard.admit(request.scope)
+    await services.guard.admit(request.scope)
 
 
-status = APIRouter(route_class=Endpoint, tags=["status"])
-operator = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
-pages = APIRouter(route_class=Endpoint, dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], tags=["pages"])
+async def one_listener() -> AsyncIterator[None]:
+    """A dependency that counts those who follow what happens. Raises TooManyListeners."""
+    if len(_listeners) >= MAX_LISTENERS:
+        raise TooManyListeners(f"{MAX_LISTENERS} pages are listening already; /decisions has the same")
+    _listeners.add(listener := object())
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
+status = APIRouter(tags=["status"])
+operator = APIRouter(dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
+pages = APIRouter(dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], tags=["pages"])
 
 
 @status.get("/healthz/", include_in_schema=False)
@@ -264,9 +214,8 @@ async def healthz() -> Response:
     responses={503: {"model": shaped(NotReady), "description": "No upstream responds, or nothing can be stored."}},
     response_model=shaped(Ready),
 )
-async def readyz(request: Request) -> Response:
+async def readyz(services: Serving) -> Response:
     """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
-    services = services_of(request)
     is_ready, problems = await services.readiness.looked()
     if not is_ready:
         not_ready: NotReady = {"status": "not ready", "reasons": problems}
@@ -281,9 +230,9 @@ async def readyz(request: Request) -> Response:
 
 @status.get("/metrics/", include_in_schema=False)
 @status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
-async def exposed(request: Request) -> Response:
+async def exposed(services: Serving) -> Response:
     """Metrics of all workers together; docs/metrics.md describes each."""
-    metrics = services_of(request).metrics
+    metrics = services.metrics
     exposed = metrics.exposed()
     if metrics.spending.unread:
         await asyncio.to_thread(metrics.spending.look_up)
@@ -297,23 +246,21 @@ async def exposed(request: Request) -> Response:
     tags=["decisions"],
     response_model=shaped(Decisions),
 )
-async def decisions(
-    request: Request,
-    limit: _Limit = _DEFAULT_LIMIT,
-    before: _Before = None,
-    q: _Words = "",
-    show: _Show = "all",
-    conversation: _Conversation = "",
-    model: _Name = "",
-    client: _Name = "",
-    status: _Status = "",
-    hours: _Since = None,
-) -> Response:
+async def decisions(services: Serving, search: Annotated[Search, Query()]) -> Response:
     """Requests of all workers of this replica, the newest first: sizes, names and reasons, never content.
     With `decisions.stored: 0` only those of the process that responds, since its start."""
-    services = services_of(request)
-    since = 0.0 if hours is None else time.time() - hours * 3600
-    wanted = Wanted(limit, before, q, show == "changed", show == "troubled", conversation, model, client, status, since)
+    wanted = Wanted(
+        search.limit,
+        search.before,
+        search.q,
+        search.show == "changed",
+        search.show == "troubled",
+        search.conversation,
+        search.model,
+        search.client,
+        search.status,
+        0.0 if search.hours is None else time.time() - search.hours * 3600,
+    )
     return json_response(await services.overview.decisions(wanted, services.server.workers))
 
 
@@ -323,10 +270,10 @@ async def decisions(
     tags=["decisions"],
     response_model=shaped(OverviewFigures, AllSums, ModelSums),
 )
-async def overview(request: Request, hours: _Hours = None) -> Response:
+async def overview(services: Serving, hours: _Hours = None) -> Response:
     """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
     answer, at most every ten seconds."""
-    return json_response(await services_of(request).overview.of(hours))
+    return json_response(await services.overview.of(hours))
 
 
 @operator.get(
@@ -335,18 +282,17 @@ async def overview(request: Request, hours: _Hours = None) -> Response:
     tags=["decisions"],
     response_model=shaped(Conversations),
 )
-async def conversations(request: Request, limit: _Some = 20) -> Response:
+async def conversations(services: Serving, limit: _Some = 20) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-    return json_response(
-        Conversations(conversations=await services_of(request).history.ask(Ledger.conversations, limit))
-    )
+    return json_response(Conversations(conversations=await services.history.ask(Ledger.conversations, limit)))
 
 
 @operator.get(
     "/events",
     summary="Requests as they happen",
     tags=["decisions"],
-    response_class=EventStream,
+    dependencies=[Depends(one_listener)],
+    response_class=Events,
     responses={
         200: {
             "description": "Server-sent events, each with `decisions` that have finished, the newest first, and "
@@ -355,9 +301,24 @@ async def conversations(request: Request, limit: _Some = 20) -> Response:
         }
     },
 )
-async def events() -> Response:
+async def events(request: Request, services: Serving) -> Response:
     """Begins with the next change; ends after a minute, so that the client connects again."""
-    return EventStream()
+    last = await services.history.ask(Ledger.newest)
+    news = _news(request.scope["state"].get(STATE_KEY), services.history, last)
+    return StreamingResponse(news, headers=_EVENT_HEADERS)
+
+
+async def _news(connection: Any, history: History, last: int) -> AsyncIterator[bytes]:
+    """Events, until the server stops; `last`: the newest decision that the page has."""
+    yield b"retry: 1000\n\n"
+    end, sent = time.monotonic() + LIFE_SECONDS, b"[]"
+    while time.monotonic() < end and not (connection is not None and connection.is_draining):
+        last, decisions = await history.ask(Ledger.news, last, MAX_AT_ONCE)
+        running = jsontext.dump(await history.running())
+        if decisions or running != sent:
+            sent = running
+            yield b'data: {"decisions":%b,"running":%b}\n\n' % (jsontext.dump(decisions), running)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 @operator.get(
@@ -366,10 +327,9 @@ async def events() -> Response:
     tags=["decisions"],
     response_model=shaped(PricedDetail),
 )
-async def decision(request: Request, request_id: str) -> Response:
+async def decision(services: Serving, request_id: str) -> Response:
     """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
     that responds. The messages only of requests that were edited, or had at most 50 of them."""
-    services = services_of(request)
     found = await services.history.find(request_id)
     if found is None:
         is_kept, workers = services.history.is_kept, services.server.workers
@@ -385,9 +345,9 @@ async def decision(request: Request, request_id: str) -> Response:
     response_model=shaped(DryRun),
     openapi_extra=_CHAT_REQUEST,
 )
-async def explain(request: Request) -> Response:
+async def explain(request: Request, services: Serving) -> Response:
     """A dry run: nothing is sent or stored."""
-    services, headers = services_of(request), request.scope["headers"]
+    headers = request.scope["headers"]
     max_body_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
     body = await read_body(request, max_body_bytes, pause_seconds)
     explanation = await services.explainer.explain(plain_body(body, headers, max_body_bytes))
@@ -402,6 +362,7 @@ async def explain(request: Request) -> Response:
 )
 async def current_status(
     request: Request,
+    services: Serving,
     full: Annotated[bool, Query(description="Also windows and problems, for which upstreams are asked.")] = False,
 ) -> Response:
     """Version, folders, upstreams and sums of this process, for the operator and for commands of the proxy's own user,
@@ -409,8 +370,8 @@ async def current_status(
     token, port = request.app.state.token, (request.scope.get("server") or ("", 0))[1]
     nonce, proof = (request.headers.get(name, "") for name in (NONCE_HEADER, PROOF_HEADER))
     if not is_proven(token, "command", port, nonce, proof):
-        await guarded(request)
-    response = json_response(await services_of(request).status.described(full=full))
+        await guarded(request, services)
+    response = json_response(await services.status.described(full=full))
     if token is not None and nonce:
         response.headers[PROOF_HEADER] = proof_of(token, "proxy", port, nonce)
     return response
@@ -422,14 +383,14 @@ async def current_status(
     tags=["status"],
     response_model=shaped(ReloadedHere),
 )
-async def reload_settings(request: Request) -> Response:
+async def reload_settings(request: Request, services: Serving) -> Response:
     """Reload, as SIGHUP does: running responses end with the settings that they began with, and invalid settings change
     nothing (422, with a line for each mistake)."""
     reload: Reload | None = request.app.state.reload
     if reload is None:
         raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
     status, restart_needed = await reload()
-    workers = services_of(request).server.workers
+    workers = services.server.workers
     return json_response(ReloadedHere(status=status, restart_needed=restart_needed, workers=workers))
 
 
@@ -440,7 +401,7 @@ async def here() -> Response:
 
 
 @pages.get("/", summary="The dashboard", response_class=HTMLResponse, responses=REFUSED)
-async def index() -> Response:
+def index() -> Response:  # in a thread, as it reads a file
     """For people; everything that it shows is from the paths here."""
     return _file("index.html")
 
@@ -451,12 +412,9 @@ async def index() -> Response:
     response_class=Response,
     responses={200: {"content": {kind: {} for kind in _DASHBOARD_TYPES.values()}}, **REFUSED},
 )
-async def part_of_page(name: str) -> Response:
+def part_of_page(name: str) -> Response:
     """Scripts and styles."""
     return _file(name)
-
-
-ROUTERS: Final = (status, operator, pages)
 
 
 @functools.cache

@@ -10,19 +10,18 @@ from __future__ import annotations
 import html
 import os
 import re
-import secrets
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Annotated, Any, Final, NotRequired
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from msgspec import Struct, field
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
-from starlette.routing import Match
-from starlette.types import Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.types import Scope, Send
 from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from proxy.errors import (
@@ -32,15 +31,15 @@ from proxy.errors import (
     MethodNotAllowed,
     NotFromHere,
     ProxyError,
-    RequestTimeout,
+    UnknownPath,
     UpstreamError,
 )
-from proxy.shell.http import KeepAlive, Losable, content_headers, respond
+from proxy.shell.http import KeepAlive, Losable, respond
 from proxy.shell.operator import MAX_HOURS
 from proxy.shell.relay import AnyResponse, PeekedResponse, StreamedResponse
 from proxy.shell.telemetry import MAX_DECISIONS
 from proxy.shell.upstream import Headers, UpstreamResponse, header
-from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, error_body
+from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, compress_api, like
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """A client's own id is copied into logs and headers only if it is visible ASCII of bounded length."""
@@ -167,15 +166,10 @@ class ResponseSender(Struct, eq=False):
         """An error in the wire's shape; nothing if the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
-        body = self._wire.error(error, self._request_id.decode())
-        described = content_headers(self._wire.content_type, len(body))
-        if isinstance(error, RequestTimeout):
-            described.append((b"connection", b"close"))  # no other request can follow in the middle of one
-        headers = [*self._with_request_id(described), *(own or [])]
-        if all(name != self._wire.id_header for name, _ in headers):
-            headers.append((self._wire.id_header, self._request_id))
         self.status = error.status
-        await respond(self._send, error.status, headers, body)
+        answer = refusal(error, [(b"x-request-id", self._request_id)], wire=self._wire)
+        headers = [*answer.raw_headers, *(own or [])]
+        await respond(self._send, error.status, headers, bytes(answer.body))
 
     def _with_request_id(self, headers: Headers) -> Headers:
         """The upstream's own id stays visible under another name: its support asks for it."""
@@ -191,6 +185,8 @@ def request_id_of(headers: Headers) -> bytes:
     return given if given and _REQUEST_ID.fullmatch(given) else b"req-" + os.urandom(8).hex().encode()
 
 
+GATEWAYS: Final = re.compile(r"/v1/compress\Z|/v1/retrieve(?:/|\Z)")
+"""The paths for gateways, whose errors have a shape of their own."""
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 SHAPE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
@@ -211,6 +207,10 @@ def shaped(kind: type[Any], *parts: type[Any]) -> type[Any]:
 
 
 REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": shaped(Refusal), "description": "Why not."}}
+JSON_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
+    200: {"description": "The answer.", "content": {"application/json": {}}},
+    "4XX": {"description": "Why not."},
+}
 OPERATOR_KEY: Final = HTTPBearer(
     scheme_name="operator_key",
     description="`server.admin_key`, also as the password of HTTP's Basic. If it is not set, clients on this machine "
@@ -232,6 +232,7 @@ _ALLOWED: Final = {
     "before": "the `id` of a decision",
     "q": f"words of at most {MAX_WORDS_CHARACTERS} characters together",
     "show": "all, changed or troubled",
+    "full": "true or false",
     "model": "the name of a model",
     "client": "the name of a client",
     "status": "a status like 401, a class like 4xx, refused or failed",
@@ -255,56 +256,71 @@ password.</p>
 """
 
 
-class Endpoint(APIRoute):
-    """One path of the API. A path with GET also accepts HEAD, as with Starlette's own routes."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Matches a HEAD as a GET."""
-        return super().matches({**scope, "method": self._method(scope)} if scope["type"] == "http" else scope)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Responds, or says which methods to use."""
-        methods = self.methods or set()
-        if self._method(scope) in methods:
-            await self.app(scope, receive, send)
-            return
-        allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
-        answer = refusal(MethodNotAllowed(f"this path takes {allowed}"))
-        answer.headers["allow"] = allowed
-        await answer(scope, receive, send)
-
-    def _method(self, scope: Scope) -> str:
-        method: str = scope["method"]
-        return "GET" if method == "HEAD" and "GET" in (self.methods or ()) else method
-
-
 def add_refusals(app: FastAPI) -> None:
-    """Respond to errors that endpoints raise, and to parameters that they cannot read."""
-
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, ProxyError)
-        is_page = isinstance(error, KeyNeeded | NotFromHere) and "text/html" in request.headers.get("accept", "")
-        return _page(refusal(error), error) if is_page else refusal(error)
-
-    async def wrong_parameter(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        name = str(error.errors()[0]["loc"][-1])
-        return refusal(MalformedRequest(f"`{name}` must be {_ALLOWED[name]}", param=name))
-
-    app.add_exception_handler(ProxyError, refused)
-    app.add_exception_handler(RequestValidationError, wrong_parameter)
+    """Respond to errors that endpoints raise, to parameters that they cannot read, and to what no endpoint takes."""
+    app.add_exception_handler(ProxyError, _refused)
+    app.add_exception_handler(RequestValidationError, _wrong_parameter)
+    app.add_exception_handler(404, unknown_path)
+    app.add_exception_handler(405, _wrong_method)
 
 
-def _page(answer: Response, error: ProxyError) -> Response:
-    """The error as a page, for a browser that requested one."""
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProxyError)
+    answer = refusal(error, request.scope["headers"], HEADERS)
+    if isinstance(error, KeyNeeded | NotFromHere) and "text/html" in request.headers.get("accept", ""):
+        content: str | bytes = _PAGE.format(message=html.escape(error.message))
+        kind, more = "text/html", {"content-security-policy": "default-src 'none'"}
+    elif GATEWAYS.match(request.scope["path"]):
+        content, kind = compress_api.error_body(error), "application/json"
+        more = {"www-authenticate": "Bearer"} if isinstance(error, KeyNeeded) else {}
+    else:
+        return answer
     headers = {name: value for name, value in answer.headers.items() if not name.startswith("content-")}
-    page = _PAGE.format(message=html.escape(error.message))
-    return Response(page, answer.status_code, headers | {"content-security-policy": "default-src 'none'"}, "text/html")
+    return Response(content, error.status, headers | more, kind)
 
 
-def refusal(error: ProxyError) -> Response:
-    """The response to a refused request."""
-    headers = {**HEADERS, "x-request-id": f"req-{secrets.token_hex(8)}"}
-    if isinstance(error, KeyNeeded):
-        headers["www-authenticate"] = 'Basic realm="context-proxy", charset="UTF-8"'
-    return Response(error_body(error), error.status, headers, "application/json")
+async def _wrong_parameter(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    name = str(error.errors()[0]["loc"][1])
+    return await _refused(request, MalformedRequest(f"`{name}` must be {_ALLOWED[name]}", param=name))
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    methods = (error.headers or {})["Allow"].split(", ")
+    allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
+    return await _refused(request, MethodNotAllowed(f"this path takes {allowed}", headers={"allow": allowed}))
+
+
+async def unknown_path(request: Request, _: Exception | None = None) -> Response:
+    """404 for an unknown path, with the base URL that was probably meant."""
+    headers = request.scope["headers"]
+    if request.method == "TRACE":
+        return refusal(no_trace(), headers)
+    host = request.headers.get("host") or "HOST:PORT"
+    meant = like(raw_path(request.scope))
+    hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
+    return refusal(UnknownPath(f"nothing is served at this path; {hint}"), headers)
+
+
+def no_trace() -> MethodNotAllowed:
+    """Return why a TRACE goes nowhere: a server that echoes it would show a client the key that the proxy adds."""
+    return MethodNotAllowed(
+        "TRACE is not forwarded: its echo would show what the proxy adds to a request",
+        headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"},
+    )
+
+
+def refusal(
+    error: ProxyError, headers: Headers, own: Mapping[str, str] = MappingProxyType({}), wire: Wire = DEFAULT
+) -> Response:
+    """The response to a refused request with these headers, in the wire's shape."""
+    request_id = request_id_of(headers).decode()
+    described = {**own, **error.headers, "x-request-id": request_id, wire.id_header.decode(): request_id}
+    return Response(wire.error(error, request_id), error.status, described, wire.content_type.decode())
+
+
+def raw_path(scope: Scope) -> bytes:
+    """The path with the escapes that the client wrote."""
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    return path

@@ -4,7 +4,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.shell.endpoints import Current, EachRequest, Guard, Readiness, create_api
+from proxy.shell.endpoints import Guard, Readiness, create_api
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,17 @@ async def test_a_probe_hears(path, problems, status, body):
         return check
 
     upstreams = {name: failing(name) for name in ("upstreams[0]", "upstream")}
+    upstream = SimpleNamespace(base_path=b"/v1")
     services: Any = SimpleNamespace(
-        base_path=b"/v1",
+        routes=SimpleNamespace(default=SimpleNamespace(upstream=upstream), beside=lambda _: None),
+        uses=1,
+        let_go=lambda: None,
         guard=Guard(None, frozenset()),
-        compress_api=None,
-        mcp=None,
-        pass_through=SimpleNamespace(greets=lambda _: False),
         readiness=Readiness(upstreams, {"store": failing("store")}),
         notes={"state": lambda: problems.get("state")},
     )
     api = create_api()
-    api.add_middleware(EachRequest, current=Current(services))
+    api.state.services = services
     async with httpx.AsyncClient(transport=httpx.ASGITransport(api), base_url="http://proxy.example") as client:
         heard = await client.get(path)
     assert (heard.status_code, heard.json()) == (status, body)
