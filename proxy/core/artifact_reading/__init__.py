@@ -1,6 +1,6 @@
 """Searching and paging in artifacts."""
 
-from proxy.core.artifact_reading.pages import Query, listing_header, quoted, read, search_header, shorter_page
+from proxy.core.artifact_reading.pages import Query, listing_header, read, search_header
 from proxy.core.artifact_reading.search import (
     CONTEXT,
     HITS,
@@ -27,8 +27,6 @@ __all__ = [
     "hits_of",
     "listing_header",
     "part_at",
-    "quoted",
     "read",
     "search_header",
-    "shorter_page",
 ]

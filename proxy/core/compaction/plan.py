@@ -39,7 +39,7 @@ from proxy.core.conversation import (
     prepared,
     tool_of,
 )
-from proxy.core.notices import Notices, PageRead, page_read
+from proxy.core.notices import Notices
 from proxy.core.text import Discreet
 from proxy.core.tokens import Counter
 
@@ -97,16 +97,13 @@ class Progress(Struct):
     window: ContextWindow
     messages: int
     tools_by_call: dict[str, str]
-    pages_by_call: dict[str, PageRead]
-    """The pages of artifacts that calls requested."""
     before: Size
     earlier: tuple[Progress, ...] = ()
     """Points before this one, the newest last, for a next turn whose newest messages differ."""
 
     def copy(self) -> Progress:
         """An independent copy."""
-        calls = dict(self.tools_by_call), dict(self.pages_by_call)
-        return Progress(self.window.copy(), self.messages, *calls, self.before, self.earlier)
+        return Progress(self.window.copy(), self.messages, dict(self.tools_by_call), self.before, self.earlier)
 
     def exchanged(self, others: Mapping[int, Message], pipeline: Pipeline) -> Progress | None:
         """The progress with these messages at these indexes; None if that could have led to a different progress."""
@@ -115,8 +112,7 @@ class Progress(Struct):
             own = self.window.entries[index] if index < self.messages else None
             if own is None:
                 return None
-            steps, notices = pipeline.local, pipeline.notices
-            other = prepared(index, message, own.tool, steps, notices, pipeline.counter, read=own.read)
+            other = prepared(index, message, own.tool, pipeline.local, pipeline.notices, pipeline.counter)
             if not are_interchangeable(own, other, pipeline.budget.task_tokens):
                 return None
             entries.append((own, other))
@@ -210,7 +206,7 @@ def plan(
     that is not a message. `earlier` comes from a plan whose messages are the first of these, with the same base,
     pipeline and budget."""
     # Earlier progress belongs to another turn and is copied; a new one is ours to change.
-    progress = earlier.copy() if earlier else Progress(ContextWindow.of(base, pipeline.counter), 0, {}, {}, base)
+    progress = earlier.copy() if earlier else Progress(ContextWindow.of(base, pipeline.counter), 0, {}, base)
     messages = conversation.messages if reading is None else conversation.messages[: reading.received]
     lasting = _lasting(messages)
     for stop in _steps_back(messages, progress.messages, lasting):
@@ -285,17 +281,10 @@ def _steps_back(messages: Sequence[Message], start: int, stop: int) -> list[int]
 
 def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline) -> Progress:
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
-    window, tools, pages, before = progress.window, progress.tools_by_call, progress.pages_by_call, progress.before
+    window, tools, before = progress.window, progress.tools_by_call, progress.before
     high, caps = pipeline.budget.high_mark, pipeline.caps
     for index, message, tool in _arriving(messages, progress.messages, tools, has_tools=pipeline.has_tools):
-        if message.calls:
-            for call in message.calls:
-                pages.pop(call.id, None)  # ids need to be unique in their message only
-            if message.raw.find(b"/tool_") >= 0 or message.raw.find(b"\\tool_") >= 0:
-                page_reads = ((call_id, page_read(text)) for _, call_id, text in message.arguments())
-                pages.update((call_id, page) for call_id, page in page_reads if page is not None)
-        read = pages.get(message.answers) if pages else None
-        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter, read)
+        entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
         before += entry.original_size
         window.add(entry)
         if caps:
@@ -305,7 +294,7 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             _keep_to_caps(window, pipeline)
             if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)
-    return Progress(window, len(messages), tools, pages, before, progress.earlier)
+    return Progress(window, len(messages), tools, before, progress.earlier)
 
 
 def _arriving(

@@ -132,7 +132,6 @@ def _excerpted(
     last_allowed: _Allowed,
 ) -> Iterator[Edit]:
     """Excerpts of a message's texts that bring the whole message to about `allowed_tokens`."""
-    notices = notices if entry.read is None else structs.replace(notices, read=entry.read)
     texts = [(path, text, utf8_length(text)) for path, text in entry.whole.texts()]
     whole_bytes = sum(length for _, _, length in texts)
     allowed_bytes = whole_bytes * allowed_tokens // max(1, entry.whole_size.tokens)

@@ -1,4 +1,4 @@
-"""References in messages: images on the web, and artifacts named by a tool result.
+"""References in messages: images on the web, artifacts named by a tool result, and those of which it shows pages.
 
 Rule: nothing is looked up here and nothing raises, whatever the message. An address is the exact text in the message,
 so that the step that edits it can look up what it resolved to; an address without a resolution stays as it is.
@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation.message import TOOL_ROLES, Message
+from proxy.core.notices import MARK, pages_in
 from proxy.core.text import Discreet
 
 MAX_REFERENCES: Final = 32
@@ -23,7 +24,7 @@ MAX_ADDRESS_CHARACTERS: Final = 4_096
 
 REMOTE: Final = re.compile(r"https?://[^\s\x00-\x1f\x7f]+")
 """The scheme is in lower case, as everyone writes it."""
-_ARTIFACT: Final = re.compile(rf"artifact:({ARTIFACT_NAME})")
+_ARTIFACT: Final = re.compile(rf"(?:artifact:)?({ARTIFACT_NAME})")
 
 
 class Origin(StrEnum):
@@ -33,13 +34,16 @@ class Origin(StrEnum):
     """An image on the web."""
     ARTIFACT = "artifact"
     """In our own store."""
+    PAGE = "page"
+    """There, too; only whether it exists matters."""
 
 
 class Reference(Discreet, frozen=True):
     """Something that a message names but does not hold."""
 
     address: str
-    """The reference in the message: `https://…` or `artifact:ID`. It may hold a password, so it must not be logged."""
+    """The reference in the message: `https://…`, `artifact:ID`, or the ID in a page's header. It may hold a password,
+    so it must not be logged."""
     origin: Origin
 
     @property
@@ -117,7 +121,10 @@ def references_in(message: Message) -> tuple[Reference, ...]:
     if not is_result and message.role != "user":
         return ()  # system texts are never changed, and the model's own words stay as it wrote them
     addresses = dict.fromkeys(message.addresses())
-    found = (_reference(address, is_result) for address in addresses)
+    found = [_reference(address, is_result) for address in addresses]
+    if is_result and message.raw.find(MARK.encode()) >= 0:
+        names = dict.fromkeys(name for _, text in message.texts() for name in pages_in(text))
+        found += [Reference(name, Origin.PAGE) for name in names]
     return tuple(islice((reference for reference in found if reference is not None), MAX_REFERENCES))
 
 
@@ -126,6 +133,6 @@ def _reference(address: str, is_result: bool) -> Reference | None:
         return None
     if REMOTE.fullmatch(address):
         return Reference(address, Origin.REMOTE)
-    if is_result and _ARTIFACT.fullmatch(address):
+    if is_result and address.startswith("artifact:") and _ARTIFACT.fullmatch(address):
         return Reference(address, Origin.ARTIFACT)
     return None

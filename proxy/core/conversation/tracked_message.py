@@ -20,7 +20,7 @@ import msgspec
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation.message import INSTRUCTION, SYSTEM_ROLES, Address, Content, ImageView, Item, Message
-from proxy.core.notices import Notices, PageRead
+from proxy.core.notices import Notices
 from proxy.core.text import Discreet, Raw
 from proxy.core.tokens import Counter, image_size, tokens_of_image
 
@@ -205,8 +205,6 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     whole_size: Size
     tool: str = ""
     """The tool whose result it is, as `tool_of` says."""
-    read: PageRead | None = None
-    """The page of an artifact that the call requested."""
     edits: tuple[Edit, ...] = ()
     """In order; a later edit of the same place replaces an earlier one."""
     following: tuple[Message, ...] = ()
@@ -214,12 +212,10 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
     following_size: Size = NOTHING
 
     @classmethod
-    def of(
-        cls, index: int, message: Message, tool: str, counter: Counter, read: PageRead | None = None
-    ) -> TrackedMessage:
+    def of(cls, index: int, message: Message, tool: str, counter: Counter) -> TrackedMessage:
         """A message without edits."""
         size = size_of(message, counter)
-        return cls(index, message, message, size, size, message, size, tool, read)
+        return cls(index, message, message, size, size, message, size, tool)
 
     @property
     def is_system_text(self) -> bool:
@@ -268,7 +264,7 @@ class TrackedMessage(msgspec.Struct, frozen=True, gc=False):
 
     def prepared_again(self, steps: Sequence[LocalStep], notices: Notices, counter: Counter) -> TrackedMessage:
         """The message as it came, after other local steps."""
-        return prepared(self.index, self.original, self.tool, steps, notices, counter, read=self.read)
+        return prepared(self.index, self.original, self.tool, steps, notices, counter)
 
     def followed_by(self, messages: Sequence[Message], counter: Counter) -> TrackedMessage:
         """The entry with messages that are sent right after it."""
@@ -283,11 +279,9 @@ def prepared(
     steps: Sequence[LocalStep],
     notices: Notices,
     counter: Counter,
-    read: PageRead | None = None,
 ) -> TrackedMessage:
-    """A message after the local steps. `read`: the page of an artifact that its call requested."""
-    entry = TrackedMessage.of(index, message, tool, counter, read)
-    notices = notices if read is None else msgspec.structs.replace(notices, read=read)
+    """A message after the local steps."""
+    entry = TrackedMessage.of(index, message, tool, counter)
     for step in steps:
         if edits := tuple(step(index, entry.message, tool, notices)):
             entry = entry.edited(edits, counter)

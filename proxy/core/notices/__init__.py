@@ -26,7 +26,8 @@ from proxy.core.notices.catalogue import (
     headed,
     say,
 )
-from proxy.core.notices.resume import PageRead, PageSize, Resume, page_read, written_length
+from proxy.core.notices.imitations import imitates, may_imitate, pages_in, quoted
+from proxy.core.notices.resume import PageSize, Resume, written_length
 from proxy.core.notices.writing import BY_HASH, NAMES_WORDS_BYTES, NOWHERE, ArtifactAccess, Notices, is_ours
 
 __all__ = [
@@ -55,14 +56,16 @@ __all__ = [
     "ArtifactAccess",
     "Language",
     "Notices",
-    "PageRead",
     "PageSize",
     "Resume",
     "as_text",
     "framed",
     "headed",
+    "imitates",
     "is_ours",
-    "page_read",
+    "may_imitate",
+    "pages_in",
+    "quoted",
     "say",
     "written_length",
 ]

@@ -60,7 +60,10 @@ CUTS: Final[Phrases] = {
         "此处显示 {lines:,} 行中的 {kept_lines:,} 行、{bytes:,} 字节中的 {kept_bytes:,} 字节。",
     ),
     "more": (" More: {place}", " 更多：{place}"),
-    "more_from": (" More: {place}, from line {line} on", " 更多：{place}，从第 {line} 行起"),
+    "more_from": (
+        " More: {place}, from line {line} on, {count} lines at a time",
+        " 更多：{place}，从第 {line} 行起，每次 {count} 行",
+    ),
     "head": ("its beginning", "开头"),
     "rescued": ("{rescued:,} lines that tell of failures", "{rescued:,} 行报错"),
     "tail": ("its end", "结尾"),

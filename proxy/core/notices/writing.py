@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models import AgentFileAccess
 from proxy.core.notices.catalogue import CUTS, MARK, Language, as_text, framed, say
-from proxy.core.notices.resume import PageRead, PageSize, Resume
+from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.text import MAX_RESCUED_LINES, Excerpt, count_lines, utf8_length
 
 
@@ -67,8 +67,6 @@ BY_HASH: Final = ArtifactAccess(by_hash=True)
 
 NAMES_WORDS_BYTES: Final = 32
 """The most that a list of names costs besides the names."""
-Kept: TypeAlias = Artifact | PageRead
-"""A stored artifact, or the one from which a page was read."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
 
 
@@ -88,12 +86,10 @@ class Notices(Struct, frozen=True):
     """Applied to words that quote a message, for an upstream that does not accept every character."""
     page: PageSize = PageSize()
     """How much a page that is suggested may hold."""
-    read: PageRead | None = None
-    """The page of an artifact that the result is: it is continued in that artifact."""
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
         """An excerpt with its notice in the gap. `brief`: the same in as few words as possible, for small excerpts."""
-        notice = self._shown(shown, artifact, self.resume(shown), brief=brief) + self._names(names)
+        notice = self._shown(shown, artifact, Resume.after(shown, self.page), brief=brief) + self._names(names)
         rescued = "".join(f"{line}\n" for line in shown.rescued)
         line_end = "\n" if shown.head and not shown.head.endswith("\n") else ""
         return as_text("".join([shown.head, line_end, self._framed(notice), rescued, shown.tail]), self.language)
@@ -103,16 +99,9 @@ class Notices(Struct, frozen=True):
         before the excerpt is made: with the word before an excerpt that begins like JSON."""
         lines, size = count_lines(text), utf8_length(text)
         all_of_it = Excerpt("-", ("-",) * MAX_RESCUED_LINES, "-", "", lines, size, lines, size)
-        resumes = Resume.longest(text, self.page, self.read)
+        resumes = Resume.longest(text, self.page)
         notices = (self._framed(self._shown(all_of_it, artifact, resume, brief=brief)) for resume in resumes)
         return as_text(max(notices, key=len), self.language)
-
-    def resume(self, shown: Excerpt) -> Resume:
-        """Where reading continues after the head of an excerpt."""
-        if self.read is not None:
-            page = self.read.without_frame(shown.head, shown.head + shown.gap + shown.tail)
-            return Resume.between(page, shown.gap + shown.tail[: self.page.bytes], self.page, self.read)
-        return Resume.after(shown, self.page)
 
     def _shown(self, shown: Excerpt, artifact: Artifact, resume: Resume, *, brief: bool) -> str:
         counts = {
@@ -174,10 +163,9 @@ class Notices(Struct, frozen=True):
 
     def way_back(self, artifact: Artifact, resume: Resume) -> str:
         """Where the whole is, and how to continue reading."""
-        kept = self.read or artifact
-        place = self.way.path_of(kept)
+        place = self.way.path_of(artifact)
         if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING or self._counts_bytes(resume):
-            return self._kept_at(kept, "whole", "call", resume=resume)
+            return self._kept_at(artifact, "whole", "call", resume=resume)
         whole = self._say("whole", place=place)
         if self.reach is AgentFileAccess.SHELL:
             return whole + self._say("shell", command=resume.command(place))
@@ -186,45 +174,50 @@ class Notices(Struct, frozen=True):
     def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
         if not self.kept:
             return self._say("unkept")
-        kept = self.read or artifact
-        place = self.way.path_of(kept)
+        place = self.way.path_of(artifact)
         if self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say("more", place=resume.command(place))
-        call = self._call(kept, resume.query(), is_needed=self._counts_bytes(resume))
+        call = self._call(artifact, resume.query(), is_needed=self._counts_bytes(resume))
         if call is not None:
             return self._say("more", place=call)
         more = "more" if self.reach is AgentFileAccess.NOTHING else "more_from"
-        return self._say(more, place=self.place_of(kept), line=resume.line)
+        return self._say(more, place=self.place_of(artifact), line=resume.line, count=max(1, resume.whole_lines))
 
     def _counts_bytes(self, resume: Resume) -> bool:
         """Whether the agent's tool for files, which counts lines and cuts long ones, cannot read on, but ours can."""
         return self.reach is AgentFileAccess.PAGE and self.way.tool and not resume.is_by_lines
 
-    def place_of(self, kept: Kept) -> str:
+    def place_of(self, artifact: Artifact) -> str:
         """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither, with
         the hash if a gateway fetches it by that: written as LiteLLM looks for it."""
         if self.way.by_hash:
-            return f"{kept.id} (hash={kept.hash})"
-        return self.way.path_of(kept) or self.way.url_of(kept) or kept.id
+            return f"{artifact.id} (hash={artifact.hash})"
+        return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
 
     def _kept_at(
-        self, kept: Kept, in_place: str, by_call: str, by_shell: str = "", resume: Resume | None = None, **query: str
+        self,
+        artifact: Artifact,
+        in_place: str,
+        by_call: str,
+        by_shell: str = "",
+        resume: Resume | None = None,
+        **query: str,
     ) -> str:
         """Where it is kept: the call that fetches it if the agent needs one and can make it, otherwise its place.
         `by_shell`: a shell command for the file at `{place}`; `resume`: where a page begins."""
         if not self.kept:
             return self._say("unkept")
-        place = self.way.path_of(kept)
+        place = self.way.path_of(artifact)
         if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
             return self._say(by_call, call=by_shell.format(place=place))
         if resume is None:
-            call = self._call(kept, query)
+            call = self._call(artifact, query)
         else:
-            call = self._call(kept, resume.query(), is_needed=self._counts_bytes(resume))
-        return self._say(in_place, place=self.place_of(kept)) if call is None else self._say(by_call, call=call)
+            call = self._call(artifact, resume.query(), is_needed=self._counts_bytes(resume))
+        return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
 
-    def _call(self, kept: Kept, parameters: Mapping[str, str], *, is_needed: bool = False) -> str | None:
-        url = self.way.url_of(kept)
+    def _call(self, artifact: Artifact, parameters: Mapping[str, str], *, is_needed: bool = False) -> str | None:
+        url = self.way.url_of(artifact)
         if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None and not is_needed:
             return None  # a tool that opens files needs only the path
         if self.reach is AgentFileAccess.SHELL and url is not None:
@@ -234,7 +227,7 @@ class Notices(Struct, frozen=True):
             query = "?" * bool(parameters) + "&".join(f"{name}={value}" for name, value in parameters.items())
             return f"curl -s{keys} '{url}{query}'"
         if self.way.tool:
-            return f'read_artifact(id="{kept.id}"' + "".join(f', {k}="{v}"' for k, v in parameters.items()) + ")"
+            return f'read_artifact(id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in parameters.items()) + ")"
         return None
 
     def _parts(self, shown: Excerpt) -> str:

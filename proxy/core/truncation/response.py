@@ -14,9 +14,8 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading import quoted
 from proxy.core.conversation import Address, Edit, Reason
-from proxy.core.notices import Notices, Resume, written_length
+from proxy.core.notices import Notices, Resume, quoted, written_length
 from proxy.core.text import Direction, Excerpt, ExcerptLimits, Raw, count_lines, excerpt, jsontext, utf8_length
 
 _MEMBERS: Final = frozenset({"status", "data"})
@@ -126,7 +125,7 @@ class _Shortening(Struct, frozen=True):
         written = bytes(response[name]).decode("utf-8", "surrogatepass")
         opened = jsontext.value(response[name])
         bulk = opened if isinstance(opened, str) else written
-        if bulk is written or notices.read is not None:  # JSON ends with brackets, and a page continues elsewhere
+        if bulk is written:  # JSON ends with brackets
             limits = structs.replace(limits, direction=Direction.HEAD)
         whole = cls(text, name, bulk, written, artifact, notices, limits)
         for frame, beside, aside, is_bare in _frames(response, name, limits):
@@ -176,8 +175,6 @@ class _Shortening(Struct, frozen=True):
 
     def _resume(self, shown: Excerpt) -> Resume:
         """Where reading continues in the whole response, and in the part of which there is a preview."""
-        if self.notices.read is not None:
-            return self.notices.resume(shown)
         is_text = self.bulk is not self.written
         begin = self.text.find(self.written)
         begin += written_length(self.written, len(shown.head)) if is_text else len(shown.head)

@@ -16,11 +16,10 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.artifact_reading import quoted, shorter_page
-from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason
-from proxy.core.notices import NAMES_WORDS_BYTES, Language, Notices, PageSize, as_text, is_ours
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason, Resolved
+from proxy.core.notices import NAMES_WORDS_BYTES, Language, Notices, PageSize, as_text, may_imitate, quoted
 from proxy.core.retrieval_tool import is_page
-from proxy.core.text import Direction, Excerpt, ExcerptLimits, count_lines, excerpt, most_telling, names_in, utf8_length
+from proxy.core.text import Excerpt, ExcerptLimits, count_lines, excerpt, most_telling, names_in, utf8_length
 from proxy.core.truncation.response import (
     asks_to_stay,
     has_its_bulk_in_shape,
@@ -117,9 +116,6 @@ NOTICE_SHARE: Final = 0.085
 LEAST_SYSTEM_BYTES: Final = 1_024
 """Shortest system message that is cut like a result: a shorter one is a reminder, not output, and stays as it is while
 its exchange stays."""
-_OURS_AT_MOST: Final = 4
-"""Times the limit: a text with one of our notices is an excerpt, perhaps with the note about omitted messages. A longer
-text quotes a notice, such as an agent's log, and is cut like any other."""
 
 
 class TruncateToolOutput(Struct, frozen=True):
@@ -133,6 +129,10 @@ class TruncateToolOutput(Struct, frozen=True):
     """Length of the preview of a result that is cut; None: as much as its limits allow."""
     bound_by: str = "settings"
     """Source of the byte limit: `settings`, or `window` for its share of the window."""
+    resolved: Resolved = field(default_factory=dict)
+    """Artifacts that exist, by the names in pages' headers: these headers are ours."""
+    may_cut: bool = True
+    """Whether results are cut; if not, imitations of notices are marked all the same."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
@@ -140,9 +140,8 @@ class TruncateToolOutput(Struct, frozen=True):
         if not (message.role in TOOL_ROLES or (is_system and tool == message.role)) or tool in self.never:
             return
         limits = self.limits_of(tool)
-        raw = message.raw
-        may_quote = raw.lower().find(b"ontext-") >= 0 or raw.find(b"\\u00") >= 0  # a notice, or escaped letters of one
-        if (_surely_admitted(message.raw, limits) and not may_quote) or is_page(message, tool):
+        is_short = not self.may_cut or _surely_admitted(message.raw, limits)
+        if (is_short and not may_imitate(message.raw)) or (notices.way.tool and is_page(message, tool)):
             return
         for at, text in message.texts():
             if is_system and utf8_length(text) < LEAST_SYSTEM_BYTES:
@@ -155,11 +154,10 @@ class TruncateToolOutput(Struct, frozen=True):
     def _text_edits(
         self, index: int, at: Address, text: str, tool: str, limits: ExcerptLimits, notices: Notices
     ) -> Iterator[Edit]:
-        shown = quoted(text, notices.way)
-        is_excerpt = is_ours(shown) and utf8_length(text) <= _OURS_AT_MOST * limits.max_bytes
-        found = None if limits.admit(text) or is_excerpt else json_object(text)
-        if limits.admit(text) or is_excerpt or (found is not None and asks_to_stay(found)):
-            edit = _as_quoted(index, at, text, shown, tool)
+        stays = not self.may_cut or limits.admit(text)
+        found = None if stays else json_object(text)
+        if stays or (found is not None and asks_to_stay(found)):
+            edit = _as_quoted(index, at, text, quoted(text, self.resolved), tool)
         else:
             reason = Reason.TRUNCATE_TOOL_OUTPUT
             if tool in self.tools:
@@ -203,10 +201,6 @@ def shortened_result(
 ) -> Edit | None:
     """An excerpt with a notice instead of a text, in the common shape of a tool response if the text has it; None if
     that would save nothing."""
-    page = shorter_page(text, limits)
-    if page is not None:
-        whole = Artifact(text.encode("utf-8", "surrogatepass"), tool)
-        return Edit(index, at, page, reason, whole, tool, len(text), len(page))
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
         return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
@@ -226,8 +220,6 @@ def _excerpted(
     text: str, limits: ExcerptLimits, artifact: Artifact, notices: Notices, preview_chars: int | None
 ) -> str:
     """Cut a text to the limits together with the notice, and with names that only the rest contains."""
-    if notices.read is not None:  # it continues after its head
-        limits = structs.replace(limits, direction=Direction.HEAD)
     smallest = limits.max_bytes if limits.max_chars is None else min(limits.max_bytes, limits.max_chars)
     notice = notices.longest_truncated(text, artifact, brief=False)
     brief = utf8_length(notice) > smallest * NOTICE_SHARE
@@ -241,10 +233,9 @@ def _excerpted(
         limits, max_bytes=max(0, limits.max_bytes - utf8_length(notice) - around), max_chars=max_chars
     )
     shown = excerpt(text, room.previewed(preview_chars))
-    names = _names_left_out(shown, names_bytes) if notices.read is None else ()
-    head, tail = quoted(shown.head, notices.way), quoted(shown.tail, notices.way)
-    rescued = tuple(quoted(line, notices.way) for line in shown.rescued)
-    shown = structs.replace(shown, head=head, rescued=rescued, tail=tail)
+    names = _names_left_out(shown, names_bytes)
+    rescued = tuple(map(quoted, shown.rescued))
+    shown = structs.replace(shown, head=quoted(shown.head), rescued=rescued, tail=quoted(shown.tail))
     return notices.truncated(shown, artifact, names, brief=brief)
 
 

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proxy.core.artifact import Artifact, beginning_of
-from proxy.core.artifact_reading import Query, listing_header, quoted, search_header
+from proxy.core.artifact_reading import Query, listing_header, search_header
 from proxy.core.conversation import Carried, Content, Edit, Reason, Shown, Words
-from proxy.core.notices import Language
+from proxy.core.notices import Language, quoted
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, ArtifactSearch, Wanted, failed, not_searched, notice
 from proxy.core.text import utf8_length
 from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
@@ -111,7 +111,7 @@ class ArtifactTools:
             page = await self._reader.page(stored, query, max_bytes)
         except ProxyError as error:
             return ToolText(failed(wanted.artifact, error, self._language), is_failure=True)
-        return ToolText(quoted(page.decode("utf-8", "replace")))
+        return ToolText(quoted(page.decode("utf-8", "replace"), {wanted.artifact}))
 
     async def search(self, arguments: Mapping[str, Any], tenants: TenantNames, max_bytes: int) -> ToolText:
         """The result of `search_artifacts`, of about `max_bytes`."""
@@ -158,7 +158,7 @@ class ArtifactTools:
                 if page.partition("\n")[2]:
                     pages.append(page if page.endswith("\n") else page + "\n")
                     room -= utf8_length(page)
-        return search_header(len(pages), searched, len(names), self._language) + quoted("".join(pages))
+        return search_header(len(pages), searched, len(names), self._language) + quoted("".join(pages), names)
 
     async def _hits(self, name: str, query: Query, tenants: TenantNames, max_bytes: int) -> str:
         """A page of hits; of an artifact that has no lines, or is gone, nothing."""

@@ -166,7 +166,7 @@ class Pipelines:
         entry = entry_of(self._settings.models, capabilities.model)
         sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
         may_cut = keeping and not capabilities.results_stay_whole
-        truncate = self._truncate(entry, result_tokens) if may_cut else None
+        truncate = structs.replace(self._truncate(entry, result_tokens), may_cut=may_cut)
         route = self._route(entry, capabilities)
         longest = capabilities.max_string_chars
         cut = CutStrings(longest) if longest is not None and keeping else None
@@ -205,7 +205,7 @@ class Pipelines:
 
 
 def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
-    """The pipeline with the fetched content of references."""
+    """The pipeline with what references in the request refer to."""
     if not resolved:
         return pipeline
     caps = [
@@ -216,7 +216,8 @@ def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
 
 
 def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:
-    return tuple(structs.replace(step, resolved=resolved) if isinstance(step, RouteMedia) else step for step in steps)
+    looking = (RouteMedia, TruncateToolOutput)
+    return tuple(structs.replace(step, resolved=resolved) if isinstance(step, looking) else step for step in steps)
 
 
 class _Showing(Struct, frozen=True):

@@ -1,5 +1,6 @@
-"""Looks up what the references of a request refer to: images from the web, artifacts from the store; and remembers the
-outcome for each address, for later turns, for other workers and across restarts.
+"""Looks up what the references of a request refer to: images from the web, artifacts from the store, and whether those
+exist whose pages it shows; and remembers the outcome for each address, for later turns, for other workers and across
+restarts.
 
 Rule: what cannot be looked up now stays as it is, and no failure here fails a request. An address that was looked up
 once gives the same content, or the same words about its absence, in every later turn, as the prompt that the upstream
@@ -22,6 +23,7 @@ from proxy.core.addresses import literal_address
 from proxy.core.artifact import FETCHED, Artifact
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Resolved, Unfetched
+from proxy.core.notices import MARK
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import (
     TROUBLE,
@@ -85,7 +87,7 @@ class Resolver:
     def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
         """Whether the new bytes of a request may hold a reference: most hold none. `may_name_images`: whether they may
         name an image."""
-        if new.find(b"artifact:") >= 0:
+        if new.find(b"artifact:") >= 0 or new.find(MARK.encode()) >= 0:
             return True
         return self._downloads is not None and new.find(b"http") >= 0 and may_name_images(new)
 
@@ -120,7 +122,7 @@ class Resolver:
         self._findings.close()
 
     def _is_ours(self, reference: Reference) -> bool:
-        return reference.origin is Origin.ARTIFACT or self._downloads is not None
+        return reference.origin is not Origin.REMOTE or self._downloads is not None
 
     def _within_memory(self, addresses: Sequence[str], outcomes: Sequence[Found | BaseException | None]) -> Resolved:
         """The outcomes in their order, up to four contents of the largest size."""
@@ -137,6 +139,8 @@ class Resolver:
         if self._cooldown.why is not None:
             return None
         try:
+            if reference.origin is Origin.PAGE:
+                return await self._shown(reference.artifact_id, tenant)
             if reference.origin is Origin.ARTIFACT:
                 return await self._held(reference, tenant)
             return await self._remote(reference.address, tenant)
@@ -156,6 +160,15 @@ class Resolver:
         if found is None:
             await self._findings.note(Finding(address_sha256(reference.address), obstacle=FetchError.NOT_FOUND), tenant)
         return found
+
+    async def _shown(self, artifact: str, tenant: str) -> Fetched | None:
+        """An artifact without its content; None if there is none. Raises ArtifactStoreUnavailable and TimeoutError."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await self._reader.find(artifact, tenant, is_use=False)
+        except ArtifactNotFound:
+            return None
+        return Fetched(b"", "", artifact)
 
     async def _read(self, artifact: str, tenant: str, declared: str = "", name: str = "") -> Fetched | None:
         """An artifact; None if it is gone, another tenant's, or too large. Raises ArtifactStoreUnavailable and

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import os
@@ -35,6 +34,7 @@ from proxy.core.compaction import Budget, Reading, compressed, plan
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Conversation, Message, Reason, Size, size_of
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
+from proxy.core.notices import ArtifactAccess
 from proxy.core.text import ExcerptLimits, jsontext
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
@@ -107,7 +107,8 @@ def test_nothing_else_is_spared_for_the_last_user_message_however_it_begins(hist
 @given(valid_histories(), budgets(), st.integers(1, 3), st.booleans())
 @thorough
 def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pages, is_replayed):
-    made = dataclasses.replace(pipeline(budget), is_replayed=is_replayed)
+    offered = replace(pipeline(budget).notices, way=ArtifactAccess(tool=True))
+    made = dataclasses.replace(pipeline(budget), is_replayed=is_replayed, notices=offered)
     received = len(history)
     since = max((index for index in range(received) if history[index]["role"] == "assistant"), default=0)
     for page in range(pages):
@@ -266,44 +267,6 @@ def test_no_message_gets_longer_but_for_the_note(history, budget, language):
         if index not in noted:
             assert len(raw) <= len(found[index].raw)
     assert len(noted) <= 1
-
-
-@given(valid_histories(), st.sampled_from([3_000, 8_000]), LANGUAGES)
-@thorough
-def test_planning_what_was_sent_again_changes_nothing(history, room, language):
-    steps = pipeline(Budget(room), language=language)
-    made = planned(history, steps)
-    again = planned(Conversation(tuple(sent(made))), steps)
-    if made.fits:
-        assert again.messages == made.messages
-        assert again.edits == ()
-
-
-SAID = [
-    "Look: data:image/png;base64,iVBORw0KGgo=",
-    "Look:\n" + "\n".join([base64.b64encode(b"%PDF-1.7 " + bytes(range(48))).decode()] * 20),
-    "[context-proxy: 3 of 9 lines, the whole is kept in nowhere]",
-    "[context-proxy: hello]\nas it said",
-    "Read tool_sh_0123456789abcdef.txt",
-    '{"status": "success", "text": "said", "data": 1}',
-    "a\x00b\ufffdc\ufffd" * 40,
-]
-
-
-@pytest.mark.parametrize("quoted", SAID)
-def test_what_a_user_or_the_model_said_in_the_note_is_not_changed_when_it_is_planned_again(quoted):
-    routed = RouteMedia(Routes(frozenset({Modality.TEXT})), ToolImages.TEXT)
-    usual = pipeline(Budget(8_000))
-    steps = dataclasses.replace(usual, local=(routed, *usual.local))
-    history = [user("Begin."), *exchange(["first"]), user(quoted), *exchange(["second"], first_call=90), user("Go on.")]
-    for number in range(9):
-        history += exchange([f"line {number} of it\n" * 500], first_call=number + 1, words=quoted)
-    made = planned(history, steps)
-    noted = "".join(text for message in sent(made) for text in texts_of_parts(message))
-    assert "What the user said in them:" in noted
-    assert made.fits
-    again = planned(Conversation(tuple(sent(made))), steps)
-    assert again.messages == made.messages
 
 
 @given(any_histories(), budgets())
@@ -838,15 +801,6 @@ def test_rows_and_roles_are_those_that_came(sizes, protected):
     made = compressed(talk, steps(), protected)
     assert [message.role for message in made.messages] == [message.role for message in talk]
     assert [message.answers for message in made.messages] == [message.answers for message in talk]
-
-
-def test_a_call_with_the_id_of_one_that_read_a_page_reads_none():
-    long = "\n".join(f"line {number} of the output" for number in range(5_000))
-    page = {"command": "sed -n '81,161p' '/d/tool_sh_0123456789abcdef.txt'"}
-    read = exchange(["a page"], tool="bash", arguments=json.dumps(page))
-    alone = planned([user(), *exchange([long], tool="bash")], pipeline(Budget(100_000)))
-    both = planned([user(), *read, *exchange([long], tool="bash")], pipeline(Budget(100_000)))
-    assert both.sent[-1] == alone.sent[-1]
 
 
 @thorough

@@ -11,12 +11,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import Query, part_at, read
-from proxy.core.conversation import prepared
+from proxy.core.conversation import Fetched, prepared
 from proxy.core.models import AgentFileAccess
-from proxy.core.notices import MARK, ArtifactAccess, Notices, PageRead, PageSize, Resume, page_read, written_length
+from proxy.core.notices import MARK, ArtifactAccess, Notices, PageSize, written_length
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, wanted_by
 from proxy.core.text import Direction, ExcerptLimits, LineIndex
 from proxy.core.tokens import ByteClassCounter
@@ -82,8 +82,7 @@ def framed(frame, page):
 class Agent:
     """Reads on by one kind of access, and by nothing but what the notices say."""
 
-    def __init__(self, folder, access, limits, frame="bare", language="en", suggested=None):
-        """`suggested`: the limits that the notices know, if other limits than these decide."""
+    def __init__(self, folder, access, limits, frame="bare", language="en"):
         self.reach, way = ACCESS[access]
         self.folder, self.access, self.frame = folder, access, FRAMES[frame]
         self.way = {
@@ -92,21 +91,20 @@ class Agent:
             "tool": ArtifactAccess(tool=True),
         }[way]
         self.limits, self.step = limits, TruncateToolOutput(limits)
-        self.notices = Notices(language, self.way, self.reach, page=PageSize.within(suggested or limits))
-        self.reported = []
+        self.notices = Notices(language, self.way, self.reach, page=PageSize.within(limits))
         self.unclear = 0 if frame in ("bare", "exit code") else 2 * NUMBER
         """Characters at the edges of a page that is written as JSON within JSON."""
         self.page_bytes = min(limits.max_bytes, limits.max_chars or limits.max_bytes)
 
-    def shown(self, result, arguments, tool="run"):
+    def shown(self, result, tool="run"):
         """A result as the model sees it; what is cut is kept."""
         message = ChatMessage.read(json.dumps({"role": "tool", "tool_call_id": "c", "content": result}).encode())
-        entry = prepared(1, message, tool, (self.step,), self.notices, COUNTER, read=page_read(json.dumps(arguments)))
+        exist = {path.name: Fetched(b"", "", path.name) for path in self.folder.iterdir()}
+        step = structs.replace(self.step, resolved=exist)
+        entry = prepared(1, message, tool, (step,), self.notices, COUNTER)
         for edit in entry.edits:
             (self.folder / edit.artifact.id).write_bytes(edit.artifact.content)
-        shown = json.loads(entry.message.raw)["content"]
-        self.reported += re.findall(r"\[context-proxy: [^\]]*\]", shown)
-        return shown
+        return json.loads(entry.message.raw)["content"]
 
     def call(self, shown, last):
         """The next call: as the newest notice says, or, where a page came whole, the one after the last."""
@@ -124,6 +122,10 @@ class Agent:
             place = re.search(r"/\S+/tool_\w+_[0-9a-f]{16}\.\w+", notice)[0]
             return {"file_path": place, "offset": int(found[1] or found[2]), "limit": int(found[3] or 81)}
         return None if notice else self.after(last)
+
+    @staticmethod
+    def place(call):
+        return re.search(r"tool_\w+_[0-9a-f]{16}", json.dumps(call))[0]
 
     @staticmethod
     def moved(last, lines):
@@ -170,18 +172,24 @@ class Agent:
                 return stopped.value.decode(errors="replace")
 
     def reads(self, whole, first=None):
-        """Follow the notices to the end; each call must show something new. Returns how many calls it took."""
-        shown = self.shown(framed(self.frame, whole) if first is None else first, {"command": "make"})
-        seen, last = covered(shown, whole), {}
-        for calls in range(1, 4_000):
+        """Follow the notices to the end; each call must show something new, or how to read on. Returns how many.
+        A page that was cut is a text of its own: when that is read to its end, reading goes on behind the page."""
+        shown = self.shown(framed(self.frame, whole) if first is None else first)
+        seen, last, outer = covered(shown, whole), {}, []
+        for calls in range(1, 1_500):
             if len(seen) >= len(whole) - calls * self.unclear:
                 return calls - 1
-            last = self.call(shown, last)
-            assert last is not None, shown[-600:]
-            tool, result = self.result(last)
-            shown = self.shown(result, last, tool)
+            following = self.call(shown, last)
+            assert following is not None, shown[-600:]
+            if last and self.place(following) != self.place(last):
+                outer.append(last)
+            tool, result = self.result(following)
+            if outer and not covered(result, whole) - seen:
+                following = self.after(outer.pop())
+                tool, result = self.result(following)
+            last, shown = following, self.shown(result, tool)
             new = covered(shown, whole) - seen
-            assert new, (last, len(seen), len(whole), shown[-900:])
+            assert new or MARK in shown, (last, len(seen), len(whole), shown[-900:])
             seen |= new
         raise AssertionError("no end")
 
@@ -216,51 +224,6 @@ def test_reading_continues_whatever_a_tool_puts_around_a_page(tmp_path, access, 
     assert Agent(tmp_path, access, ExcerptLimits(max_bytes=6_000), frame).reads(TEXTS[text]) < 400
 
 
-@pytest.mark.parametrize("text", ["one line", "many lines"])
-@pytest.mark.parametrize("frame", ["exit code", "output", "common"])
-def test_a_cut_page_continues_after_the_tools_own_prefix(tmp_path, text, frame):
-    """Nothing is skipped, whatever precedes the page and however it is escaped."""
-    limits, suggested = ExcerptLimits(max_bytes=3_000), ExcerptLimits(max_bytes=9_000)
-    agent = Agent(tmp_path, "shell", limits, frame, suggested=suggested)
-    whole = TEXTS[text][:12_000]
-    kept = tmp_path / NAME
-    kept.write_text(whole)
-    read = page_read(f"tail -c +1 '{kept}' | head -c 9000")
-    page = framed(agent.frame, whole[:9_000])
-    shown = agent.shown(page, {"command": f"tail -c +1 '{kept}' | head -c 9000"})
-    assert read.id == NAME
-    following = agent.result(agent.call(shown, {}))[1]
-    begins, stopped = min(covered(following, whole)), max(covered(shown, whole)) + 1
-    assert stopped - 300 < begins <= stopped, "nothing is skipped, and hardly anything is shown twice"
-
-
-def test_what_is_not_kept_names_no_way_however_it_is_read():
-    notices = Notices("en", ArtifactAccess("/d"), AgentFileAccess.SHELL, kept=False, read=PageRead(NAME))
-    assert NAME not in notices.response_text(Artifact(b""), Resume.between("a", "b", PageSize()), brief=True)
-
-
-def test_a_page_has_no_hash_for_gateways():
-    assert PageRead(NAME).hash == ""
-
-
-def test_escapes_are_as_long_as_the_text_they_encode():
-    page = "é中\U0001f600\n\t" * 90
-    read = PageRead(NAME, 1, 0, None, len(page.encode()))
-    written = json.dumps({"output": page})
-    assert read.without_frame(written[:600], written).startswith("中\U0001f600\n?é中")
-
-
-@pytest.mark.parametrize("access", ACCESS)
-@pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_page_that_is_cut_again_continues_where_it_stops(tmp_path, access, text, language):
-    whole = TEXTS[text][:12_000]
-    agent = Agent(tmp_path, access, ExcerptLimits(max_bytes=1_500), "bare", language, ExcerptLimits(max_bytes=20_000))
-    assert agent.reads(whole) < 100
-    named = {Path(name).name for name in re.findall(r"tool_run_\w+\.txt", "".join(agent.reported))}
-    assert len(named) == 1, "every notice leads on in the original"
-
-
 @given(
     st.integers(600, 9_000),
     st.none() | st.integers(1_000, 9_000),
@@ -277,64 +240,8 @@ def test_there_is_no_limit_at_which_reading_goes_in_a_circle(
     Agent(tmp_path_factory.mktemp("kept"), access, limits).reads(whole)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "page"),
-    [
-        ({"command": f"sed -n '81,161p' '/d/{NAME}'"}, PageRead(NAME, 81, 0, 81)),
-        ({"command": ["bash", "-lc", f" sed -n '5,5p' '/d/{NAME}'\n"]}, PageRead(NAME, 5, 0, 1)),
-        ({"cmd": f"tail -c +10 '/d/{NAME}' | head -c 99"}, PageRead(NAME, 1, 9, None, 99)),
-        ({"cmd": f"tail -n +3 '/d/{NAME}' | tail -c +10 | head -c 99"}, PageRead(NAME, 3, 9, None, 99)),
-        ({"cmd": f"cat '/a b/{NAME}'"}, PageRead(NAME)),
-        ({"cmd": f"curl -s -H \"api-key: $KEY\" 'http://h/artifacts/{NAME}'"}, PageRead(NAME)),
-        (
-            {
-                "cmd": 'curl -s -H "Authorization: Bearer $ANTHROPIC_AUTH_TOKEN" -H "x-api-key: $ANTHROPIC_API_KEY" '
-                f"-H \"api-key: $AZURE_OPENAI_API_KEY\" 'http://h/artifacts/{NAME}'"
-            },
-            PageRead(NAME),
-        ),
-        ({"file_path": f"/d/{NAME}", "offset": 81, "limit": 9}, PageRead(NAME, 81, is_numbered=True)),
-        ({"path": f"C:\\d\\{NAME}", "view_range": [7, 9]}, PageRead(NAME, 7, is_numbered=True)),
-        ({"absolute_path": f"/d/{NAME}", "start_line": True, "offset": -5}, PageRead(NAME, 1, is_numbered=True)),
-    ],
-)
-def test_a_call_that_reads_a_page_is_recognised(arguments, page):
-    assert page_read(json.dumps(arguments)) == page
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"command": f"sed -n '81,161p' '/d/{NAME}'; make test"},
-        {"command": f"grep -n x '/d/{NAME}'"},
-        {"command": "sed -n '81,161p' '/d/other.txt'"},
-        {"path": f"/d/{NAME}", "pattern": "x"},
-        {"file_path": f"/d/{NAME}.bak"},
-        {"prompt": f"Read /d/{NAME}"},
-        {"file_path": "x" * 6_000 + NAME},
-        [NAME],
-        f"cat /d/{NAME}",
-    ],
-)
-def test_any_other_call_returns_something_of_its_own(arguments):
-    assert page_read(json.dumps(arguments)) is None
-
-
-def test_arguments_that_are_no_json_may_be_the_command_itself():
-    assert page_read(f"cat '/d/{NAME}'") == PageRead(NAME)
-
-
 @given(st.text(max_size=80), st.booleans(), st.integers(0, 80))
 def test_the_place_of_a_character_in_a_json_string_is_known(text, is_ascii, count):
     written = json.dumps(text, ensure_ascii=is_ascii)
     count = min(count, len(text))
     assert json.loads(written[: written_length(written, count)] + '"') == text[:count]
-
-
-def test_the_numbers_of_a_read_tool_count_not_the_lines_of_its_frame():
-    read = PageRead(NAME, 81, is_numbered=True)
-    shown = "<file>\n    81→a\n    82→b\n    83→"
-    assert (Resume.between(shown, "c", PageSize(), read).line, Resume.between("a\nb", "", PageSize(), read).line) == (
-        83,
-        82,
-    )

@@ -1,0 +1,113 @@
+"""Marks what looks like a notice or a page of ours in texts that others wrote.
+
+Rule: notices are put into what goes upstream, and no client ever sees them, so one in a tool's output is always a copy,
+whoever made it. Only pages come back through an agent's tools: the header of one stays if it is ours word for word,
+which leaves room for nothing but numbers, and names an artifact that exists for this tenant.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import unicodedata
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from proxy.core.artifact import ARTIFACT_NAME
+from proxy.core.notices.catalogue import MARK, PAGES, QUOTED
+
+_OPENING: Final = (
+    r"\[({<\u2045\u2329\u2768-\u2775\u27c5\u27e6-\u27ef\u2983-\u2998\u29d8-\u29db\u3008-\u301b\ufe17\ufe35-\ufe47"
+    r"\ufe59-\ufe5d\uff08\uff3b\uff5b\uff5f\uff62"
+)
+"""Brackets of Unicode's class Ps."""
+_COLONS: Final = r":\u02d0\u02f8\u05c3\u0589\u2236\ua789\ufe13\ufe30\ufe55\uff1a"
+_LABEL: Final = re.compile(rf"[{_OPENING}]([^{_OPENING}{_COLONS}]{{11,60}})[{_COLONS}]")
+"""Words between a bracket and a colon; longer than ours with a mark on each letter, they look like nothing of ours."""
+_TWINS: Final = {
+    "c": "\u0441\u03f2\u03c2\u2ca5",
+    "o": "\u043e\u03bf\u0585\u10ff",
+    "n": "\u0578\u057c\u03b7\u043f",
+    "t": "\u0442\u03c4",
+    "e": "\u0435\u04bd\u03b5\u0454",
+    "x": "\u0445\u03c7",
+    "p": "\u0440\u03c1",
+    "r": "\u0433\u027c",
+    "y": "\u0443\u03b3\u04af\u10e7",
+    "": "\u115f\u1160\u3164",
+}
+"""Cyrillic, Greek, Armenian, Georgian and Coptic letters that look like those of our name, and letters that are blank;
+a selection from https://www.unicode.org/Public/security/latest/confusables.txt."""
+_PLAIN: Final = str.maketrans({twin: letter for letter, twins in _TWINS.items() for twin in twins})
+
+
+def _is_ours(label: re.Match[str]) -> bool:
+    """True if a label reads as our name, whatever its letters, and whatever stands between them."""
+    words = label[1] if label[1].isascii() else unicodedata.normalize("NFKD", label[1])
+    return "".join(filter(str.isalpha, words)).casefold().translate(_PLAIN) == "contextproxy"
+
+
+def may_imitate(raw: bytes) -> bool:
+    """Whether the JSON of a message may hold the beginning of a notice; the bytes of most prove that it does not."""
+    if raw.find(b"\\u") >= 0:
+        return True
+    return raw.lower().find(b"ontext") >= 0 if raw.isascii() else imitates(raw.decode("utf-8", "replace"))
+
+
+def imitates(text: str) -> bool:
+    """Whether a text holds the beginning of a notice, ours or an imitation."""
+    return not _is_plain(text) and any(map(_is_ours, _LABEL.finditer(text)))
+
+
+def quoted(text: str, ours: Collection[str] = ()) -> str:
+    """A text of others as a model may see it: nothing in it can pass for a notice. `ours`: names of artifacts whose
+    pages are known to be ours.
+
+    >>> quoted("a [context-proxy: the whole is kept in /tmp/x] b")
+    'a [quoted text: the whole is kept in /tmp/x] b'
+    """
+    if _is_plain(text):
+        return text
+
+    def marked(label: re.Match[str]) -> str:
+        if not _is_ours(label):
+            return label[0]
+        page = _page_header().match(text, label.start()) if ours else None
+        return label[0] if page is not None and _named_by(page) in ours else QUOTED
+
+    return _LABEL.sub(marked, text)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and "context" not in text.lower()
+
+
+def pages_in(text: str) -> Iterator[str]:
+    """The names of the artifacts of which a text holds pages, going by their headers."""
+    if MARK in text:
+        yield from map(_named_by, _page_header().finditer(text))
+
+
+def _named_by(header: re.Match[str]) -> str:
+    return str(header[header.lastindex or 0])
+
+
+_HEADERS: Final = ("page", "hits", "cut", "more", "stopped")
+
+
+@functools.cache
+def _page_header() -> re.Pattern[str]:
+    """Matches the first line of a page, in any language; its one group is the artifact's name."""
+    headers = []
+    for column in (0, 1):
+        page, hits, cut, more, stopped = (_pattern_of(key, column) for key in _HEADERS)
+        headers += [f"{page}(?:{cut}|{more})?", f"{hits}(?:{stopped})?"]
+    return re.compile(rf"{re.escape(MARK)}(?:{'|'.join(headers)})\]")
+
+
+def _pattern_of(key: str, column: int) -> str:
+    """The pattern of a header with the words of a phrase, and any name and numbers."""
+    words = PAGES[key][column]
+    literals, filled = re.split(r"\{\w+[:,]*\}", words), re.findall(r"\{(\w+)", words)
+    values = [f"({ARTIFACT_NAME})" if name == "name" else r"[\d,:-]{1,40}" for name in filled]
+    return "".join(re.escape(literal) + value for literal, value in zip(literals, [*values, ""], strict=True))
