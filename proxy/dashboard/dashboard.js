@@ -3,21 +3,6 @@
 // survive each change.
 "use strict";
 
-/** Causes of the table of cures. */
-const CAUSES = {
-  silence: "no reply came",
-  limit: "a limit was named",
-  reply: "the reply limit was too high",
-  prompt: "the prompt was too long",
-  bytes: "the body had too many bytes",
-  silent_cut: "the prompt was cut by the upstream",
-  media: "media were refused",
-  history: "the history was refused",
-  cut_results: "a cut result did not parse",
-  our_tool: "the proxy's own tool was refused",
-  edit: "an edit may have been refused",
-  no_words: "a long request got no reason",
-};
 const PAGE = 50;
 const MAX_ROWS = 1000;
 const OVERVIEW_MILLISECONDS = 10_000;
@@ -46,6 +31,7 @@ let wanted = ""; // a request that the address names, until it is opened
 let agentKey = null; // for artifacts, as [header, value]; lives as long as the page
 
 let reasonWords = {}; // what is done for a reason: [once, # times]; comes with the decisions
+let causeWords = {}; // why there was another send
 
 function reasonInWords(reason, count) {
   if (!Object.hasOwn(reasonWords, reason)) return `${reason.replaceAll("_", " ")} × ${whole.format(count)}`;
@@ -86,7 +72,7 @@ function outcomeOf(decision) {
 
 /** Tokens that were kept, cut and left out; what is no message (tools, mostly) is kept. */
 function sharesOf(decision) {
-  const { cut, left_out: gone } = decision.message_tokens;
+  const { tokens_cut: cut = 0, tokens_left_out: gone = 0 } = decision;
   return { kept: Math.max(0, decision.tokens_before - cut - gone), cut, gone };
 }
 
@@ -221,7 +207,7 @@ function showRunning(running) {
   }
   for (const request of running) {
     const parts = [
-      element("span", "time", `${whole.format(Math.round(request.seconds))} s`),
+      element("span", "time", `${whole.format(Math.round(request.total_ms / 1000))} s`),
       element("span", "model", nameOf(request)),
       sizesOf(request),
       element("span", "outcome", request.attempts > 1 ? "second send" : "under way"),
@@ -268,11 +254,11 @@ function showOverview(found) {
   set("saved", short.format(totals.tokens_saved), totals.tokens_saved
     ? `${percent.format(totals.tokens_saved / (totals.tokens_saved + totals.tokens_sent))} of what fits the window` : "below the window");
   set("cache", totals.prompt_tokens ? percent.format(totals.cached_tokens / totals.prompt_tokens) : "–",
-    totals.prompt_tokens ? `of prompt tokens, as reported${totals.usd ? `; ${money.format(totals.usd.by_cache)} less` : ""}` : "nothing reported yet");
+    totals.prompt_tokens ? `of prompt tokens, as reported${found.usd ? `; ${money.format(found.usd.by_cache)} less` : ""}` : "nothing reported yet");
   set("overflows", whole.format(totals.survived),
     totals.overflows ? `of ${whole.format(totals.overflows)} the upstream refused` : "none refused");
-  set("prefix", totals.prefix_kept === null ? "–" : percent.format(totals.prefix_kept),
-    totals.prefix_kept === null ? "from the second request on" : "of the request before, on average");
+  set("prefix", totals.followed ? percent.format(totals.prefixes_kept / totals.followed) : "–",
+    !totals.followed ? "from the second request on" : "of the request before, on average");
   showHealth(found);
   showBars(found);
   showModels(found.models);
@@ -357,7 +343,8 @@ function columnOf(title, most, pieces) {
 
 const LEAST_BARS = 6; // of a young proxy, whose time line begins with its first request
 
-function showBars({ bars: all, bar_seconds: width, hours, totals }) {
+function showBars({ bars: found, bar_seconds: width, hours, totals, kept_since: kept }) {
+  const all = found.map((bar) => ({ ...bar, ...bar.sums }));
   const begun = all.findIndex((bar) => bar.requests);
   const bars = period || begun < 0 ? all : all.slice(Math.min(begun, all.length - LEAST_BARS));
   const most = Math.max(1, ...bars.map((bar) => bar.tokens_before));
@@ -386,7 +373,7 @@ function showBars({ bars: all, bar_seconds: width, hours, totals }) {
   byId("wait-bars").setAttribute("aria-label", byId("wait-words").textContent);
   const ticks = bars.length ? [0, 1, 2, 3].map((part) => bars[0].at + (part * bars.length * width) / 4) : [];
   byId("axis").replaceChildren(...ticks.map((at) => element("span", "", atTime(at, withDay))), element("span", "", "now"));
-  byId("highest").textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${inTime(width * 1000)}` : "";
+  byId("highest").textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${inTime(width * 1000)} · kept since ${atTime(kept, !isToday(kept))}` : "";
 }
 
 function showModels(models) {
@@ -397,7 +384,8 @@ function showModels(models) {
   }
   const labels = ["Window", "Requests", "Received", "Made to fit", "Saved", "Cache hits", "Spent"];
   const head = element("tr", "", ...["Model", ...labels].map((name) => element("th", "", name)));
-  const table = element("table", "", element("thead", "", head), element("tbody", "", ...models.map((one) => {
+  const table = element("table", "", element("thead", "", head), element("tbody", "", ...models.map((found) => {
+    const one = { ...found, ...found.sums };
     const paid = (name) => (one.usd ? money.format(one.usd[name]) : "–");
     const name = element("button", "link", one.model);
     name.type = "button";
@@ -517,6 +505,7 @@ async function list({ replace = false } = {}) {
     }
     const first = rows.size === 0;
     reasonWords = found.reasons;
+    causeWords = found.causes;
     showRunning(found.running);
     take(found.decisions);
     if (first) byId("older").hidden = found.matching <= rows.size;
@@ -664,11 +653,17 @@ function readAddress() {
 
 // Detail -----------------------------------------------------------------------------------------------------------
 
+/** A request with its messages and its price. */
+async function askOne(id) {
+  const { record, blocks, usd } = await ask(`decisions/${encodeURIComponent(id)}`);
+  return { ...record, blocks, usd };
+}
+
 /** Open a request that may be under way, or on no page that is loaded. */
 async function openById(id, button) {
   wanted = "";
   try {
-    const found = await ask(`decisions/${encodeURIComponent(id)}`);
+    const found = await askOne(id);
     const key = keyOf(found);
     open(key, found, button ?? rows.get(key)?.button, found);
   } catch (error) {
@@ -690,7 +685,7 @@ async function open(key, decision, button, found) {
   pane.querySelector("h2").focus({ preventScroll: false });
   const messages = pane.querySelector(".messages");
   try {
-    const whole = found ?? await ask(`decisions/${encodeURIComponent(decision.request_id)}`);
+    const whole = found ?? await askOne(decision.request_id);
     if (opened?.key !== key) return;
     if (whole.ended !== decision.ended) throw new Error("A newer request has the same id; this one is out of reach.");
     pane.querySelector(".facts").replaceWith(factsOf(whole)); // with its price
@@ -784,7 +779,7 @@ function factsOf(decision) {
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
   fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
-  if (decision.attempts > 1) fact("Second send", `${CAUSES[decision.cause] ?? "refused"}: ${decision.attempt_kind.replaceAll("_", " ")}`);
+  if (decision.attempts > 1) fact("Second send", `${causeWords[decision.cause] ?? "refused"}: ${decision.attempt_kind.replaceAll("_", " ")}`);
   fact("Proxy time", decision.own_ms === undefined ? undefined : inTime(decision.own_ms));
   fact("First byte", decision.first_byte_ms === undefined ? undefined : inTime(decision.first_byte_ms));
   fact("Total", inTime(decision.total_ms));
@@ -793,7 +788,7 @@ function factsOf(decision) {
   fact("API", decision.api);
   fact("Agent", decision.client);
   fact("Key", decision.key, "mono");
-  fact("Upstream", decision.route ? `${decision.upstream ?? "not asked"}, ${decision.route}` : decision.upstream);
+  fact("Upstream", decision.route ? `${decision.upstream || "not asked"}, ${decision.route}` : decision.upstream);
   fact("Counted by", decision.counted_by);
   return facts;
 }

@@ -16,7 +16,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.shell.endpoints import shaped
 from proxy.shell.operator import OverviewFigures
-from proxy.shell.telemetry import Conversation, Summary
+from proxy.shell.telemetry import Conversation, RequestRecord
 
 CANARY = "canary-of-content"
 
@@ -107,7 +107,7 @@ def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) ->
     assert upstream["first_byte_ms"] >= 0
     (model,) = found["models"]
     assert (model["model"], model["usd"]) == ("m", None)
-    assert model["prompt_tokens"] > 0, "as the upstream's usage says"
+    assert model["sums"]["prompt_tokens"] > 0, "as the upstream's usage says"
 
 
 @pytest.mark.parametrize(
@@ -154,11 +154,11 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
             running = next(one["running"] for one in reported if one["running"] and world.upstream.sent)
             assert [one["request_id"] for one in running] == ["now"]
             opened = at(world, "/decisions/now")
-            assert (opened["outcome"], len(opened["blocks"])) == ("running", 25)
+            assert (opened["record"]["outcome"], len(opened["blocks"])) == ("running", 25)
             over.set()
             finished = next(one["decisions"] for one in reported if one["decisions"])
             assert [one["request_id"] for one in finished] == ["now"]
-            TypeAdapter(shaped(Summary)).validate_python(finished[0])
+            TypeAdapter(shaped(RequestRecord)).validate_python(finished[0])
     finally:
         over.set()
         asking.join()
@@ -183,4 +183,4 @@ def test_decisions_that_are_not_kept_are_those_of_the_worker_that_answers(build:
     assert [one["request_id"] for one in at(world, "/decisions", 0)["decisions"]] == ["zero"]
     assert at(world, "/decisions", 1)["decisions"] == []
     assert not at(world, "/decisions", 0)["worker"]["shared"]
-    assert not (world.folder / "decisions-3.db").exists()
+    assert not (world.folder / "decisions-4.db").exists()

@@ -19,7 +19,7 @@ def test_the_proxy_is_ready_when_upstream_and_store_are(build: Any) -> None:
 def test_decisions_that_cannot_be_kept_are_reported_and_leave_the_proxy_ready(build: Any) -> None:
     world = build()
     root = world.proxies[0].removesuffix("/v1")
-    (world.folder / "decisions-3.db").mkdir(parents=True)
+    (world.folder / "decisions-4.db").mkdir(parents=True)
     world.client.get(f"{root}/decisions")
     answer = world.client.get(f"{root}/readyz")
     assert (answer.status_code, answer.json()["status"]) == (200, "ready")
@@ -40,7 +40,7 @@ def test_a_deleted_data_folder_is_created_again_and_the_log_reports_it(build: An
     assert world.client.get(f"{root}/decisions").status_code == 200
     reported = {line["reason"] for line in world.logged("decisions_not_kept")}
     assert reported == {"it was removed while it was in use"}
-    assert (world.folder / "decisions-3.db").is_file()
+    assert (world.folder / "decisions-4.db").is_file()
 
 
 def test_without_upstream_or_store_it_says_which(build: Any, tmp_path: Path) -> None:

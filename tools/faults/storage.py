@@ -144,7 +144,7 @@ async def removed_folder(extent: Extent) -> list[Tried]:
             page = json.loads((await stage.get(f"/decisions?q=after-{number}")).body)
             listed = [one["request_id"] for one in page["decisions"]]
             tried.note(f"{number}: decisions {listed}", held=listed == [f"after-{number}"])
-            is_there = (stage.folder / "data" / "decisions-3.db").is_file()
+            is_there = (stage.folder / "data" / "decisions-4.db").is_file()
             tried.note(f"{number}: the file of decisions", held=is_there and page["worker"]["shared"])
             names = {found[0].decode() for found in NAME.finditer(stage.upstream.bodies[-1])}
             tried.note(f"{number}: {names} kept", held=bool(names) and names <= stage.kept().keys())

@@ -7,6 +7,7 @@ writes; a test compares them.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -140,13 +141,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_done",),
         "every chat request, however it ended: sizes, edits, times, outcome; a warning if the client got an error, "
-        "unless a body that cannot be read or its departure was the cause; the `api`, the `client` "
-        "(`x-context-proxy-client`, else the first word of its user agent), a short hash of its `key`; `refusal`: what "
-        "the upstream refused it "
-        "for (`prompt`, `auth`, `rate`, …), also in the mode `observe`; and `prefix_kept`: the share (0–1) of the "
-        "conversation's previous request, as sent, with which this one begins (from 4 KB on); with "
-        "`retrieval_rounds`, `usage`: the tokens of all rounds together; the client sees only the first prompt's; with "
-        "several upstreams, `route`: which of them serves it, by its place in the settings (`upstreams[0]`)",
+        "unless a body that cannot be read or its departure was the cause; its fields are below",
     ),
     (("messages_compressed",), "`/v1/compress` answered a gateway: sizes before and after, edits by reason"),
     (
@@ -244,6 +239,10 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "file works again; a broken one is put aside, and one that was removed is made again; `dropped`: of more than "
         "2,000 that wait, the oldest are not kept",
     ),
+    (
+        ("decisions_upgraded",),
+        "at the first start of a release whose file has another shape: the files of `/decisions` that were `deleted`",
+    ),
     (("decisions_dropped",), "the file works again; so many `requests` are missing from it"),
     (
         ("learning_not_kept", "learning_not_read", "learning_not_erased"),
@@ -303,6 +302,15 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
 )
 """(Names of events, their meaning), the most frequent ones first."""
+FIELDS_HEAD: Final = """\
+## Fields of a request
+
+Those of `request_done`, of each request in `/decisions`, and of spans, where the names begin with `context_proxy.`
+unless the conventions have one. Tokens are the model's, estimated where nothing else is said. A field that is not set
+is left out.
+
+| field | type | what it says |
+|---|---|---|"""
 OUTCOMES_HEAD: Final = """\
 ## Outcomes
 
@@ -318,6 +326,10 @@ They appear in the log, in `x-context-proxy-edits`, in `/decisions` and in the m
 
 | reason | what was done N times | in detail |
 |---|---|---|"""
+
+
+def _without_quotes(annotation: object) -> str:
+    return str(annotation).replace('"', "`").replace("|", "or").replace("Mapping[str, int]", "object")
 
 
 def render_metrics() -> str:
@@ -336,13 +348,22 @@ def render_log() -> str:
     """The page about the log and the reasons for edits."""
     events = [f"| {_named(names)} | {text} |" for names, text in EVENTS]
     docstrings = _docstrings(tracked_message)[tracked_message.Reason.__name__]
+    described = _docstrings(record)[record.RequestRecord.__name__]
+    fields = [
+        f"| `{one.name}` | {_without_quotes(one.type)} | {' '.join(described.get(one.name, '').split())} |"
+        for one in dataclasses.fields(record.RequestRecord)
+    ]
     details = {reason: " ".join(docstrings.get(reason.name, "").split()) for reason in tracked_message.Reason}
     endings = _docstrings(record)[record.RequestOutcome.__name__]
     outcomes = [f"| `{one.value}` | {' '.join(endings[one.name].split())} |" for one in record.RequestOutcome]
     reasons = [
         f"| `{one.value}` | {one.several.replace('#', 'N')} | {details[one]} |" for one in tracked_message.Reason
     ]
-    return LOG_HEAD + "\n".join([*events, "", OUTCOMES_HEAD, *outcomes, "", REASONS_HEAD, *reasons]) + "\n"
+    return (
+        LOG_HEAD
+        + "\n".join([*events, "", FIELDS_HEAD, *fields, "", OUTCOMES_HEAD, *outcomes, "", REASONS_HEAD, *reasons])
+        + "\n"
+    )
 
 
 DESCRIBED = collectors.LearnedCollector | collectors.Spending | collectors.Spread | MetricWrapperBase

@@ -76,7 +76,7 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
         record.note_body(len(received.body))
         async with until_client_leaves(receive) as stop_watching:
             route = await services.routes.of(wire, headers, received.body, matched.model)
-            record.route = route.name
+            record.note_route(route.name)
             served = await _served(scope, route, received, kept, record, alive, sender)
             response = _of_known_path(served.response, scope, wire, route)
             await sender.pass_on(response, stop_watching, record.headers())

@@ -12,7 +12,7 @@ import asyncio
 import functools
 import importlib.resources
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -38,17 +38,15 @@ from proxy.shell.operator import (
     MAX_HOURS,
     NONCE_HEADER,
     PROOF_HEADER,
-    AllSums,
     Decisions,
     DryRun,
-    ModelSums,
     OverviewFigures,
-    PricedDetail,
+    Page,
     Status,
     is_proven,
     proof_of,
 )
-from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Ledger, Wanted
+from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Table, Wanted
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -268,7 +266,7 @@ async def decisions(services: Serving, search: Annotated[Search, Query()]) -> Re
     "/overview",
     summary="Whether all is well, and what was saved",
     tags=["decisions"],
-    response_model=shaped(OverviewFigures, AllSums, ModelSums),
+    response_model=shaped(OverviewFigures),
 )
 async def overview(services: Serving, hours: _Hours = None) -> Response:
     """Upstreams, models, money by list prices, and a time line, of all workers. Asks the upstreams whether they
@@ -284,7 +282,7 @@ async def overview(services: Serving, hours: _Hours = None) -> Response:
 )
 async def conversations(services: Serving, limit: _Some = 20) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-    return json_response(Conversations(conversations=await services.history.ask(Ledger.conversations, limit)))
+    return json_response(Conversations(conversations=await services.history.ask(Table.conversations, limit)))
 
 
 @operator.get(
@@ -303,7 +301,7 @@ async def conversations(services: Serving, limit: _Some = 20) -> Response:
 )
 async def events(request: Request, services: Serving) -> Response:
     """Begins with the next change; ends after a minute, so that the client connects again."""
-    last = await services.history.ask(Ledger.newest)
+    last = await services.history.ask(Table.newest)
     news = _news(request.scope["state"].get(STATE_KEY), services.history, last)
     return StreamingResponse(news, headers=_EVENT_HEADERS)
 
@@ -313,7 +311,8 @@ async def _news(connection: Any, history: History, last: int) -> AsyncIterator[b
     yield b"retry: 1000\n\n"
     end, sent = time.monotonic() + LIFE_SECONDS, b"[]"
     while time.monotonic() < end and not (connection is not None and connection.is_draining):
-        last, decisions = await history.ask(Ledger.news, last, MAX_AT_ONCE)
+        decisions = await history.ask(Table.news, last, MAX_AT_ONCE)
+        last = decisions[0].id if decisions else last
         running = jsontext.dump(await history.running())
         if decisions or running != sent:
             sent = running
@@ -325,17 +324,17 @@ async def _news(connection: Any, history: History, last: int) -> AsyncIterator[b
     "/decisions/{request_id:path}",  # a client's id may contain a slash
     summary="One request, message by message",
     tags=["decisions"],
-    response_model=shaped(PricedDetail),
+    response_model=shaped(Page),
 )
 async def decision(services: Serving, request_id: str) -> Response:
     """The newest with this id, which is the header `x-request-id` of its response; also one under way in the worker
     that responds. The messages only of requests that were edited, or had at most 50 of them."""
-    found = await services.history.find(request_id)
+    found = await services.overview.page(request_id)
     if found is None:
         is_kept, workers = services.history.is_kept, services.server.workers
         others = f"; each of the {workers} workers remembers its own, so ask again"
         raise UnknownDecision(f"no request of this id is remembered{others if workers > 1 and not is_kept else ''}")
-    return json_response(await services.overview.priced(found))
+    return json_response(found)
 
 
 @operator.post(
@@ -429,5 +428,5 @@ def _file(name: str) -> Response:
     return Response(_content(name), media_type=_DASHBOARD_TYPES[name], headers=HEADERS | PAGE_HEADERS)
 
 
-def json_response(found: Mapping[str, Any], status_code: int = 200) -> Response:
+def json_response(found: object, status_code: int = 200) -> Response:
     return Response(jsontext.dump(found), status_code, HEADERS, "application/json")

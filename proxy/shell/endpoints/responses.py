@@ -13,16 +13,15 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NotRequired
+from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
 from msgspec import Struct, field
-from pydantic import ConfigDict, Field, TypeAdapter, with_config
+from pydantic import ConfigDict, with_config
 from starlette.exceptions import HTTPException
 from starlette.types import Scope, Send
-from typing_extensions import get_original_bases, get_type_hints, is_typeddict
 
 from proxy.errors import (
     ClientLeft,
@@ -191,19 +190,10 @@ HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosnif
 SHAPE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-def shaped(kind: type[Any], *parts: type[Any]) -> type[Any]:
-    """A TypedDict that a response is built as, for FastAPI to describe: it has no other members, and their docstrings
-    explain them. `parts`: those within it that extend others, as pydantic reads no docstrings of a base."""
-    for extended in (kind, *parts):
-        with_config(SHAPE)(extended)
-        hints: dict[str, Any] = get_type_hints(extended, include_extras=True)
-        for base in filter(is_typeddict, get_original_bases(extended)):
-            for name, found in TypeAdapter(shaped(base)).json_schema()["properties"].items():
-                hint, described = hints[name], Field(description=found.get("description"))
-                is_optional = getattr(hint, "__origin__", None) is NotRequired
-                own = NotRequired[Annotated[hint.__args__[0], described]] if is_optional else Annotated[hint, described]
-                extended.__annotations__[name] = own
-    return kind
+def shaped(kind: type[Any]) -> type[Any]:
+    """A dataclass or TypedDict that a response is built as, for FastAPI to describe: it has no other members, and their
+    docstrings explain them."""
+    return with_config(SHAPE)(kind)
 
 
 REFUSED: Final[dict[int | str, dict[str, Any]]] = {"4XX": {"model": shaped(Refusal), "description": "Why not."}}

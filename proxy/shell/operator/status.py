@@ -9,21 +9,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, NotRequired
+from dataclasses import dataclass
+from typing import Final
 
 from msgspec import Struct
-from typing_extensions import TypedDict
 
 from proxy import __version__
 from proxy.shell.models import ModelResolver, stated_by
 from proxy.shell.operator.overview import Health, Overview
-from proxy.shell.telemetry import History, Ledger, Wanted
+from proxy.shell.telemetry import History, RequestRecord, Table, Wanted
 
 MAX_WINDOWS: Final = 50
 MAX_PROBLEMS: Final = 5
 
 
-class Window(TypedDict):
+@dataclass
+class Window:
     """The context window of a model."""
 
     model: str
@@ -33,19 +34,8 @@ class Window(TypedDict):
     """Who states it."""
 
 
-class Problem(TypedDict):
-    """A request that failed, was refused, or was sent twice."""
-
-    ended: str
-    """ISO 8601, UTC."""
-    request_id: str
-    model: str
-    outcome: str
-    status: int | None
-    problem: str
-
-
-class Served(TypedDict):
+@dataclass
+class Served:
     """What this process has served since its start; with several workers, the one that responds."""
 
     requests: int
@@ -56,7 +46,8 @@ class Served(TypedDict):
     tokens_saved: int
 
 
-class Status(TypedDict):
+@dataclass
+class Status:
     """A running proxy."""
 
     version: str
@@ -71,10 +62,11 @@ class Status(TypedDict):
     upstreams: Sequence[str]
     """Base URLs, by the order in which they are tried."""
     served: Served
-    windows: NotRequired[list[Window]]
-    health: NotRequired[list[Health]]
+    windows: Sequence[Window] | None = None
+    """This and what follows only with `full`."""
+    health: Sequence[Health] | None = None
     """What needs attention; empty: nothing."""
-    problems: NotRequired[list[Problem]]
+    problems: Sequence[RequestRecord] | None = None
     """The latest requests that went wrong."""
 
 
@@ -92,57 +84,31 @@ class StatusReport(Struct, frozen=True):
 
     async def described(self, *, full: bool) -> Status:
         """The status; `full`: with windows and problems, for which upstreams are asked."""
-        sums = await self.history.sums()
-        found: Status = {
-            "version": __version__,
-            "pid": os.getpid(),
-            "workers": self.workers,
-            "seconds": round(time.time() - self.history.started),
-            "mode": self.mode,
-            "data_dir": self.data_dir,
-            "artifacts": self.artifacts,
-            "upstreams": list(self.upstreams),
-            "served": {
-                "requests": sums["requests"],
-                "fitted": sums["fitted"],
-                "cured": sums["survived"],
-                "tokens_saved": sums["tokens_saved"],
-            },
-        }
+        found = Status(
+            __version__,
+            os.getpid(),
+            self.workers,
+            round(time.time() - self.history.started),
+            self.mode,
+            self.data_dir,
+            self.artifacts,
+            list(self.upstreams),
+            Served(**await self.history.served()),
+        )
         if full:
-            found["windows"] = await self._windows()
-            found["health"] = (await self.overview.of(1))["health"]
-            found["problems"] = await self._problems()
+            found.windows = await self._windows()
+            found.health = (await self.overview.of(1)).health
+            found.problems = await self.history.ask(Table.page, Wanted(limit=MAX_PROBLEMS, troubled=True))
         return found
 
     async def _windows(self) -> list[Window]:
         """Of the models that upstreams list or requests have named."""
-        used = await self.history.ask(Ledger.windows, 0.0)
+        used = await self.history.ask(Table.windows, 0.0)
         found: list[Window] = []
         for address, resolver in self.upstreams.items():
-            asked = [model for model, host, *_ in used if host == resolver.upstream.host]
+            asked = [model for model, host in used if host == resolver.upstream.host]
             for name in dict.fromkeys((*asked, *resolver.learning.models, *resolver.discovery.names)):
                 profile = resolver.profile(name)
-                found.append(
-                    {
-                        "model": name,
-                        "upstream": address,
-                        "window_tokens": profile.window_tokens,
-                        "source": stated_by(profile, "window_tokens") or "",
-                    }
-                )
+                source = stated_by(profile, "window_tokens") or ""
+                found.append(Window(name, address, profile.window_tokens, source))
         return found[:MAX_WINDOWS]
-
-    async def _problems(self) -> list[Problem]:
-        rows = await self.history.ask(Ledger.page, Wanted(limit=MAX_PROBLEMS, troubled=True))
-        return [
-            {
-                "ended": row["ended"],
-                "request_id": row["request_id"],
-                "model": row.get("model", ""),
-                "outcome": row["outcome"],
-                "status": row.get("status"),
-                "problem": row.get("problem", ""),
-            }
-            for row in rows
-        ]

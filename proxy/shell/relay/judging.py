@@ -85,7 +85,7 @@ class Judge:
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
             verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
-        record.refusal = verdict.kind.value
+        record.verdict = verdict.kind
         media = frozenset[Modality]()
         if verdict.kind is VerdictKind.MEDIA:
             media = media.union(*(modalities_in(message) for message in plan.sent))
@@ -100,7 +100,7 @@ class Judge:
         except Exception:
             logger().exception("judging_failed", request_id=record.request_id)
             return
-        record.refusal = verdict.kind.value
+        record.verdict = verdict.kind
         if verdict.is_overflow or verdict.is_over_rate:
             self._recorder.overflowed(record, verdict)
 
@@ -287,7 +287,7 @@ class Judge:
             return
         learning, tenant, model = self._learning, planned.tenant, planned.request.known_as
         ours, estimate = planned.tokens_after, planned.plan.after.tokens
-        record.prompt_tokens = theirs = None if counted is None else counted.prompt
+        theirs = None if counted is None else counted.prompt
         if went_well:
             learning.note_passed(None, planned.plan.after.bytes, tenant)
         if went_well and planned.request.shape.is_whole:

@@ -165,7 +165,8 @@ class Relay:
         self, came: Arrived, headers: Headers, planned: Planned | None, record: RequestRecord
     ) -> Served:
         """The response to a request that is sent unchanged; with a plan, only observed."""
-        record.observed = planned is not None
+        if planned is not None:
+            record.mode = "observe"
         self._recorder.plan_made(record)
         came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
         response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
@@ -351,7 +352,8 @@ class Relay:
         response, attempt = served.response, served.attempt
         if isinstance(response, UpstreamResponse):
             return
-        record.counted = counted = response.counted
+        counted = response.counted
+        record.note_counts(counted)
         if attempt is None or attempt.cure is not FIRST or attempt.outcome.fitting_tokens is not None:
             return
         is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream

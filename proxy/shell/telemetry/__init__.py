@@ -1,20 +1,27 @@
 """Log lines, metrics, traces, and the latest decisions."""
 
-from proxy.shell.telemetry.entries import (
+from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, Ended, History
+from proxy.shell.telemetry.record import (
     Block,
-    Conversation,
-    Detail,
-    Entry,
-    Finished,
-    Running,
-    Summary,
+    Messages,
+    RequestOutcome,
+    RequestRecord,
+    client_name,
     described_blocks,
-    outcome_of,
+    storable,
 )
-from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History
-from proxy.shell.telemetry.ledger import FAILED, MAX_DECISIONS, REFUSED, SLOT_SECONDS, Ledger, Wanted
-from proxy.shell.telemetry.record import Line, RequestOutcome, RequestRecord, client_name
 from proxy.shell.telemetry.recorder import Recorder, described_changes, edit_lines
+from proxy.shell.telemetry.table import (
+    FAILED,
+    MAX_DECISIONS,
+    REFUSED,
+    Conversation,
+    Finished,
+    Sums,
+    Table,
+    Wait,
+    Wanted,
+)
 
 __all__ = [
     "FAILED",
@@ -22,24 +29,22 @@ __all__ = [
     "MAX_DECISIONS",
     "REFUSED",
     "RETRY_SECONDS",
-    "SLOT_SECONDS",
     "Block",
     "Conversation",
-    "Detail",
-    "Entry",
+    "Ended",
     "Finished",
     "History",
-    "Ledger",
-    "Line",
+    "Messages",
     "Recorder",
     "RequestOutcome",
     "RequestRecord",
-    "Running",
-    "Summary",
+    "Sums",
+    "Table",
+    "Wait",
     "Wanted",
     "client_name",
     "described_blocks",
     "described_changes",
     "edit_lines",
-    "outcome_of",
+    "storable",
 ]

@@ -330,17 +330,15 @@ class Metrics:
     def _count(self, record: RequestRecord) -> None:
         tally = self._tally
         tally.running -= 1
-        planned = record.planned
-        model = "" if planned is None else planned.request.model
-        found = tally.responses[record.outcome, record.status, record.api, record.client, model, record.upstream]
+        found = tally.responses[record.outcome, record.status, record.api, record.client, record.model, record.upstream]
         found.count += 1
-        if (counted := record.counted) is not None:
-            found.prompt_tokens += counted.prompt
-            found.cached_tokens += counted.cached
-            found.reply_tokens += counted.reply
+        if record.prompt_tokens is not None:
+            found.prompt_tokens += record.prompt_tokens
+            found.cached_tokens += record.cached_tokens or 0
+            found.reply_tokens += record.reply_tokens or 0
         if record.counted_as_stream:
             self.streams.dec()
-        if record.refused_as_too_long and record.went_well:
+        if record.too_long and record.went_well:
             self.overflows_cured.inc()
         if record.prefix_kept is not None:
             self.prefix_kept.observe(record.prefix_kept)
@@ -349,13 +347,12 @@ class Metrics:
         if record.sent is None:
             return
         tally.first_sends += 1
-        if planned is not None:
-            tally.received_tokens += planned.tokens_before
-            tally.sent_tokens += record.sent_tokens
-        if (own_seconds := record.own_seconds) is not None:
-            self.own_seconds.observe(own_seconds)
-        if record.answered is not None:
-            found.waits.append(record.answered - record.sent)
+        tally.received_tokens += record.tokens_before
+        tally.sent_tokens += record.tokens_sent or 0
+        if (own_ms := record.own_ms) is not None:
+            self.own_seconds.observe(own_ms / 1000)
+        if (first_byte_ms := record.first_byte_ms) is not None:
+            found.waits.append(first_byte_ms / 1000)
 
     def saved(self, size: int) -> None:
         """An artifact of this many bytes is new in the store."""

@@ -1,6 +1,7 @@
 """The record of one request: what was found out, what was done, how it ended.
 
-Rule: it is filled in as the request proceeds and decides nothing; never a key, never content.
+Rule: it is filled in as the request proceeds and decides nothing; never a key, never content. Its fields are described
+here and nowhere else: the dictionary of a record is the log line, the row in SQLite and what `/decisions` shows.
 """
 
 from __future__ import annotations
@@ -8,14 +9,14 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NotRequired
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
-from msgspec import Meta, Struct, field
-from typing_extensions import TypedDict
-
-from proxy.core.conversation import Message
+from proxy.core.compaction import Budget, in_model_tokens
+from proxy.core.conversation import Message, MessageReport
 from proxy.core.overflow import AttemptKind, Counted, Cure, VerdictKind
 from proxy.errors import (
     ClientError,
@@ -41,8 +42,6 @@ FEWER_TOOLS: Final = f"{LARGER_WINDOW}, or the agent fewer tools (Claude Code: E
 """Advice for an agent whose system text and tools alone are over the window."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
-Count = Annotated[int, Meta(ge=0, lt=2**53)]
-Sum = Annotated[float, Meta(ge=0, lt=2**53)]
 
 
 class RequestOutcome(StrEnum):
@@ -95,153 +94,168 @@ _EXPLAINED: Final = frozenset(
 """Outcomes of which `refusal` is the reason."""
 
 
-class Line(TypedDict):
-    """The members of the log line of a request."""
+class _Progress:
+    """What the figures of a request are made from while it runs. In slots, so that the dictionary of a record holds its
+    described fields and nothing else. Times are seconds of `time.perf_counter`."""
+
+    started: float
+    received: float | None
+    """When the body was complete."""
+    sent: float | None
+    """When the request was last sent upstream."""
+    answered: float | None
+    """When the head of the response arrived."""
+    planned: Planned | None
+    verdict: VerdictKind | None
+    """What the latest response of the upstream was judged to be."""
+    is_clients_doing: bool
+    """True if the client's departure, or a body that cannot be read, ended it."""
+    counted_as_stream: bool
+    """True if it is counted among the running streams."""
+    parent: Context | None
+    """The client's span, if requests are traced and the client names one."""
+    _last_sent: LastSent | None
+    _sent_before: tuple[Message, ...] | None
+    __slots__ = tuple(__annotations__)
+
+
+@dataclass(init=False, eq=False)
+class RequestRecord(_Progress):
+    """What became of one request: sizes, names, reasons and times, never a key and never content. A field that is not
+    set is left out everywhere and means its default. Tokens are the model's, estimated where no one says otherwise."""
 
     request_id: str
-    outcome: str
+    outcome: str = RequestOutcome.ANSWERED
     """How it ended: `answered`, `refused`, `context_length_exceeded`, `client_left`, `upstream_error`,
     `upstream_unreachable`, `upstream_timeout`, `server_stopping` or `proxy_error`; `running` while it is under way."""
-    status: int
+    status: int = 0
     """HTTP status as the client got it; 0: the client left before. With `overflow.keepalive_seconds`, it may be the 200
     of a stream that ends with an error."""
-    problem: NotRequired[str]
-    """Why there was no whole response."""
-    api: NotRequired[str]
-    """`chat`, `messages`, `responses`, `responses_compact`, `ollama` or `ollama_generate`."""
-    client: NotRequired[str]
-    """The client's name: the header `x-context-proxy-client`, else the first word of its `User-Agent`."""
-    key: NotRequired[str]
-    """A short hash of the client's API key; empty if it sent none."""
-    refusal: NotRequired[str]
-    """What the upstream refused it for, as judged; left out if it did not."""
-    model: NotRequired[str]
-    """This member and those up to `conversation` are left out if the request could not be read."""
-    stream: NotRequired[bool]
-    messages: NotRequired[int]
-    tokens_before: NotRequired[Count]
-    tokens_after: NotRequired[Count]
-    room_tokens: NotRequired[Count | None]
-    """Empty: unknown."""
-    window_tokens: NotRequired[int | None]
-    window_is_guessed: NotRequired[bool]
-    counted_by: NotRequired[str]
-    edits: NotRequired[Mapping[str, Count]]
-    """Counts by reason."""
-    conversation: NotRequired[str]
-    """Equal in all turns of a conversation."""
-    warning: NotRequired[str]
-    advice: NotRequired[str]
-    upstream: NotRequired[str]
-    """Host and port."""
-    route: NotRequired[str]
-    """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
-    prompt_tokens: NotRequired[int]
-    """The upstream's count; omitted, like the next two, if it reported none."""
-    cached_tokens: NotRequired[int]
-    """The part of the prompt that was in the upstream's prompt cache."""
-    reply_tokens: NotRequired[int]
-    cut_to_tokens: NotRequired[int]
-    """The window to which the upstream silently cut the prompt, as its usage proves."""
-    mode: NotRequired[Literal["on", "observe"]]
-    """Left out: `on`."""
-    attempts: NotRequired[int]
-    """Left out: 1."""
-    attempt_kind: NotRequired[str]
-    """The kind of the last send; left out: `first`."""
-    cause: NotRequired[str]
-    """Why there was another send, the latest reason: a row of [the table of refusals](refusals.md); left out: there was
-    none."""
-    retrieval_rounds: NotRequired[int]
-    usage: NotRequired[Mapping[str, int]]
-    """The sum over all rounds of a response, if there were several."""
-    prefix_kept: NotRequired[float]
-    """The share of the conversation's previous request with which this one begins; left out for the first."""
-    body_bytes: int
-    sent_bytes: int
-    answer_bytes: int
-    own_ms: NotRequired[float]
-    """From the last byte of the request until it is sent."""
-    lookup_ms: NotRequired[float]
-    """In addition, for images that were fetched."""
-    first_byte_ms: NotRequired[Sum]
-    """From then to the head of the response."""
-    total_ms: float
-
-
-class RequestRecord(Struct):
-    """One request; filled in as it proceeds. Times are seconds of `time.perf_counter`."""
-
-    request_id: str
-    started: float
-    api: str = ""
-    client: str = ""
-    key: str = ""
-    outcome: RequestOutcome = RequestOutcome.ANSWERED
     problem: str = ""
     """Why there was no whole response."""
-    status: int = 0
-    """Status of the upstream's latest response, in the end of the response to the client; 0: there is none."""
-    body_bytes: int = 0
-    received: float | None = None
-    """When the body was complete."""
-    planned: Planned | None = None
-    warning: str = ""
-    """A word for what an operator has to attend to; empty if there is nothing."""
-    observed: bool = False
-    """Whether the plan is only for the record."""
-    refused_as_too_long: bool = False
-    """Whether the upstream reported it at any send."""
+    api: str = ""
+    """`chat`, `messages`, `responses`, `responses_compact`, `ollama` or `ollama_generate`."""
+    client: str = ""
+    """The client's name: the header `x-context-proxy-client`, else the first word of its `User-Agent`."""
+    key: str = ""
+    """A short hash of the client's API key; empty if it sent none."""
     refusal: str = ""
-    """Why the upstream refused the last send: the kind of a verdict."""
-    is_clients_doing: bool = False
-    """Whether the client's departure, or a body that cannot be read, ended it."""
-    counted_as_stream: bool = False
-    """Whether it is counted among the running streams."""
-    attempts: int = 1
-    attempt_kind: str = AttemptKind.FIRST.value
-    cause: str = ""
-    """The kind of the last send."""
-    sent_bytes: int = 0
-    """Size of the body that was sent upstream."""
-    sent_tokens: int = 0
-    """Estimated size of the last send, in the model's tokens; 0 if there was no plan."""
-    own_seconds: float | None = None
-    """From the last byte of the request to its first send, without the wait for images."""
-    sent: float | None = None
-    """When the request was last sent upstream."""
-    answered: float | None = None
-    """When the head of the response arrived."""
-    answer_bytes: int = 0
-    prompt_tokens: int | None = None
-    """The upstream's count, if known."""
-    counted: Counted | None = None
-    """All its counts for the prompt that was sent last, cached tokens included, if it states them."""
+    """What the upstream refused it for, as judged; left out if it did not."""
+    model: str = ""
+    """This field and those up to `conversation` are left out if the request could not be read."""
+    stream: bool = False
+    reply_limit: int | None = None
+    """The limit of tokens that the client asked for; left out if it named none."""
+    messages: int = 0
+    tokens_before: int = 0
+    """Tokens of the request as it came."""
+    tokens_after: int = 0
+    """Tokens of the request as planned."""
+    room_tokens: int | None = None
+    """Tokens that the window leaves for the prompt. Empty: unknown."""
+    window_tokens: int | None = None
+    """Empty: unknown."""
+    window_is_guessed: bool = False
+    counted_by: str = ""
+    """The counter of the estimates."""
+    edits: Mapping[str, int] | None = None
+    """Counts by reason."""
+    conversation: str = ""
+    """Equal in all turns of a conversation."""
+    warning: str = ""
+    """A word for what an operator has to attend to."""
+    advice: str = ""
     upstream: str = ""
-    """Host and port of the upstream that it was sent to."""
+    """Host and port."""
     route: str = ""
-    """The place of the upstream in the settings, if there are several."""
-    parent: Context | None = None
-    """The client's span, if requests are traced and the client names one."""
+    """Its place in the settings: `upstream`, `upstreams[0]`; left out if there is only one."""
+    tokens_sent: int | None = None
+    """Tokens of the last send; left out if nothing was sent or planned."""
+    tokens_saved: int = 0
+    """Of an answered request: tokens that were not sent, as far as they would have fitted into the window."""
+    fitted: bool = False
+    """True if it was answered, and would have been refused or silently cut for its length."""
+    too_long: bool = False
+    """True if the upstream refused it as too long, at any send."""
+    prompt_tokens: int | None = None
+    """The upstream's count; left out, like the next two, if it reported none."""
+    cached_tokens: int | None = None
+    """The part of the prompt that was in the upstream's prompt cache."""
+    reply_tokens: int | None = None
     cut_to_tokens: int | None = None
     """The window to which the upstream silently cut the prompt, as its usage proves."""
+    mode: Literal["on", "observe"] = "on"
+    """`observe`: the plan was made and not used."""
+    attempts: int = 1
+    """Sends upstream for one answer of the model."""
+    attempt_kind: str = AttemptKind.FIRST.value
+    """The kind of the last send."""
+    cause: str = ""
+    """Why there was another send, the latest reason: a row of [the table of refusals](refusals.md); left out: there was
+    none."""
     retrieval_rounds: int = 0
-    """Number of reads of artifacts for the model before the client had its response."""
-    usage: Mapping[str, int] = field(default_factory=dict)
-    """The upstream's counts over all rounds of a response together, by OpenAI's names; empty if there was only one, as
-    the client sees those."""
+    """Reads of artifacts for the model before the client had its response."""
+    usage: Mapping[str, int] | None = None
+    """The upstream's counts over all rounds of a response together, if there were several."""
     prefix_kept: float | None = None
-    """The share of the conversation's previous request with which this one begins; None for the first."""
-    _last_sent: LastSent | None = None
-    _sent_before: tuple[Message, ...] | None = None
+    """The share of the conversation's previous request with which this one begins; left out for the first."""
+    body_bytes: int = 0
+    """Of the request as it came."""
+    sent_bytes: int = 0
+    """Of the body of the last send."""
+    answer_bytes: int = 0
+    """Of the body that the client got."""
+    own_ms: float | None = None
+    """Milliseconds from the last byte of the request until it is first sent, without the next."""
+    lookup_ms: float | None = None
+    """Milliseconds in which images were fetched."""
+    first_byte_ms: float | None = None
+    """Milliseconds from the last send to the head of its response."""
+    total_ms: float = 0.0
+    """Milliseconds from its head to its end; of a running request, until now."""
+    id: int = 0
+    """Its row in `/decisions`, larger for what was written later. It and the fields that follow are not in the log."""
+    ended: str = ""
+    """ISO 8601, UTC."""
+    tokens_cut: int = 0
+    """Tokens cut out of messages that were sent."""
+    tokens_left_out: int = 0
+    """Tokens of messages that were left out."""
+    messages_left_out: int = 0
+    tool: str = ""
+    """The tool of most of its results."""
+
+    held_bytes: ClassVar[int] = 0
+    """Its messages are held, and counted, by its plan."""
+
+    def __init__(self, request_id: str, started: float, planned: Planned | None = None) -> None:
+        self.request_id, self.started, self.planned = request_id, started, planned
+        self.outcome, self.status = RequestOutcome.ANSWERED, 0
+        self.api = self.client = self.key = ""
+        self.body_bytes = self.sent_bytes = self.answer_bytes = 0
+        self.received = self.sent = self.answered = self.verdict = self.parent = None
+        self.is_clients_doing = self.counted_as_stream = False
+        self._last_sent = self._sent_before = None
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> RequestRecord:
+        """A record with these fields, as they were written."""
+        found = cls(fields["request_id"], 0.0)
+        vars(found).update(fields)
+        return found
 
     def note_body(self, body_bytes: int) -> None:
         """The body of the request is complete."""
         self.body_bytes, self.received = body_bytes, time.perf_counter()
 
+    def note_route(self, name: str) -> None:
+        """Where it goes, by its place in the settings; empty if there is only one."""
+        if name:
+            self.route = name
+
     def note_plan(self, planned: Planned) -> None:
         """The request was read, and it is clear what to send."""
-        self.planned, self.warning = planned, _warning_of(planned)
+        self.planned = planned
         if not planned.last_sent.conversation:
             planned.last_sent.conversation = name_of_conversation(planned.tenant, planned.request.conversation.messages)
         if self._last_sent is None:  # a second plan is not part of the conversation
@@ -253,28 +267,24 @@ class RequestRecord(Struct):
         self.attempts += 1
         if self.planned is not None and not planned.last_sent.conversation:  # a second plan continues no other
             planned.last_sent.conversation = self.planned.last_sent.conversation
-        self.attempt_kind, self.cause = cure.kind.value, cure.cause
-        self.planned, self.warning = planned, _warning_of(planned)
+        self.attempt_kind, self.cause, self.planned = cure.kind.value, cure.cause, planned
 
     def note_sent(self, sent_bytes: int) -> None:
         """The request leaves."""
         self.sent_bytes, self.sent = sent_bytes, time.perf_counter()
         self.status, self.answered = 0, None  # those of a refusal that was not passed on
-        if self.own_seconds is None and self.received is not None:
+        if self.own_ms is None and self.received is not None:
             waited = self.planned.lookup_seconds if self.planned is not None else 0.0
-            self.own_seconds = self.sent - self.received - waited
+            self.own_ms = _milliseconds(self.sent - self.received - waited)
         if self.planned is None:
             return
-        planned, is_original = self.planned, self.attempt_kind == AttemptKind.ORIGINAL
-        self.sent_tokens = planned.tokens_before if self.observed or is_original else planned.tokens_after
+        planned, is_original = self.planned, self.is_original
+        self.tokens_sent = planned.tokens_before if self.mode == "observe" or is_original else planned.tokens_after
         if self._last_sent is not None:
             messages = planned.request.conversation.messages if is_original else planned.plan.sent
             self._last_sent.messages = messages
             if self._sent_before:
-                self.prefix_kept = share_kept(self._sent_before, messages)
-
-    held_bytes: ClassVar[int] = 0
-    """Its messages are held, and counted, by its plan."""
+                self.prefix_kept = round(share_kept(self._sent_before, messages), 6)
 
     def set_aside(self) -> object:
         """Let go of messages while the request waits: what is known of the prefix is known from the send before."""
@@ -289,6 +299,12 @@ class RequestRecord(Struct):
         """The head of the response has arrived."""
         self.status, self.answered = status, time.perf_counter()
 
+    def note_counts(self, counted: Counted | None) -> None:
+        """What the upstream has counted for the prompt that was sent last, cached tokens included, if it says so."""
+        if counted is not None and self.sent is not None:
+            self.prompt_tokens, self.cached_tokens = counted.prompt, counted.cached
+            self.reply_tokens = counted.reply
+
     def note_usage(self, usage: Mapping[str, int]) -> None:
         """A round of a response is over; the counts so far."""
         if self.retrieval_rounds:
@@ -296,7 +312,7 @@ class RequestRecord(Struct):
 
     def note_error(self, error: ProxyError) -> None:
         """There will be no whole response."""
-        self.outcome, self.problem = RequestOutcome.of_error(error), error.message
+        self.outcome, self.problem = RequestOutcome.of_error(error), storable(error.message[:_MAX_PROBLEM_CHARACTERS])
         self.is_clients_doing = isinstance(error, ClientLeft | MalformedRequest)
 
     def note_end(self, status: int, kind: VerdictKind, *, ends_in_error: bool) -> None:
@@ -321,13 +337,18 @@ class RequestRecord(Struct):
     @property
     def went_well(self) -> bool:
         """Whether the client got a whole response that is not an error."""
-        return self.outcome is RequestOutcome.ANSWERED
+        return self.outcome == RequestOutcome.ANSWERED
+
+    @property
+    def is_original(self) -> bool:
+        """True if the last send was the request as it came, in place of a plan that was refused."""
+        return self.attempt_kind == AttemptKind.ORIGINAL
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """The response headers that tell a client what was done to its request."""
         if self.planned is None:
             return []
-        planned, as_it_came = self.planned, self.attempt_kind == AttemptKind.ORIGINAL
+        planned, as_it_came = self.planned, self.is_original
         after = planned.tokens_before if as_it_came else planned.tokens_after
         room = "unknown" if planned.room_tokens is None else planned.room_tokens
         sizes = f"before={planned.tokens_before};after={after};room={room}"
@@ -338,87 +359,133 @@ class RequestRecord(Struct):
         if planned.changed and not as_it_came:
             counts = ";".join(f"{reason}={count}" for reason, count in planned.reasons.items())
             found.append((b"x-context-proxy-edits", counts.encode()))
-        if self.warning:
-            found.append((b"x-context-proxy-warning", f"{self.warning}; {LARGER_WINDOW}".encode()))
+        if warning := warning_of(planned):
+            found.append((b"x-context-proxy-warning", f"{warning}; {LARGER_WINDOW}".encode()))
         if self.usage:
             counted = ";".join(f"{name}={tokens}" for name, tokens in self.usage.items())
             found.append((b"x-context-proxy-usage", counted.encode()))
         return found
 
-    def described(self, now: float) -> Line:
-        """The members of the log line."""
-        line: Line = {
-            "request_id": self.request_id,
-            "outcome": self.outcome,
-            "status": self.status,
-            "api": self.api,
-            "client": self.client,
-            "key": self.key,
-            "body_bytes": self.body_bytes,
-            "sent_bytes": self.sent_bytes,
-            "answer_bytes": self.answer_bytes,
-            "total_ms": _milliseconds(self.started, now),
-        }
-        if self.problem:
-            line["problem"] = self.problem[:_MAX_PROBLEM_CHARACTERS]
-        if self.outcome in _EXPLAINED and self.refusal not in ("", VerdictKind.ACCEPTED):
-            line["refusal"] = self.refusal
+    def complete(self, now: float) -> None:
+        """The request is finished: set what is known only now."""
+        self.total_ms = _milliseconds(now - self.started)
+        if self.outcome in _EXPLAINED and self.verdict not in (None, VerdictKind.ACCEPTED):
+            self.refusal = self.verdict.value
         if self.planned is not None:
-            _describe_plan(line, self.planned)
-        if self.warning:
-            line |= {"warning": self.warning, "advice": LARGER_WINDOW}
-        if self.route:
-            line["route"] = self.route
-        if self.sent is not None:
-            self._describe_sending(line, self.sent)
-        if self.cut_to_tokens is not None:
-            line["cut_to_tokens"] = self.cut_to_tokens
-        if self.observed:
-            line["mode"] = "observe"
-        if self.attempts > 1:
-            line |= {"attempts": self.attempts, "attempt_kind": self.attempt_kind, "cause": self.cause}
-        if self.retrieval_rounds:
-            line["retrieval_rounds"] = self.retrieval_rounds
-        if self.usage:
-            line["usage"] = dict(self.usage)
-        if self.prefix_kept is not None:
-            line["prefix_kept"] = round(self.prefix_kept, 6)
-        return line
+            self._note_figures(self.planned)
+        if self.sent is not None and self.answered is not None:
+            self.first_byte_ms = _milliseconds(self.answered - self.sent)
+        if self.tokens_sent is not None and self.went_well:
+            before, sent = self.tokens_before, self.tokens_sent
+            window = self.window_tokens or before
+            if self.too_long or (before > window >= sent and not self.window_is_guessed):
+                self.fitted = True
+            if (saved := min(before, window) - sent) > 0:
+                self.tokens_saved = saved
 
-    def _describe_sending(self, line: Line, sent: float) -> None:
-        if self.upstream:
-            line["upstream"] = self.upstream
-        if self.own_seconds is not None:
-            line["own_ms"] = _milliseconds(0.0, self.own_seconds)
-        if (counted := self.counted) is not None:
-            line["prompt_tokens"] = counted.prompt
-            line["cached_tokens"] = counted.cached
-            line["reply_tokens"] = counted.reply
-        if self.answered is not None:
-            line["first_byte_ms"] = _milliseconds(sent, self.answered)
+    def running(self, now: float) -> RequestRecord:
+        """The record of a running request, as far as it is known."""
+        if self.planned is not None:
+            self._note_figures(self.planned)
+        return self.of({**vars(self), "outcome": "running", "total_ms": _milliseconds(now - self.started)})
+
+    def _note_figures(self, planned: Planned) -> None:
+        request, budget = planned.request, planned.plan.budget
+        self.model = storable(request.model[:MAX_MODEL_CHARACTERS])
+        self.stream, self.messages = request.stream, planned.message_count
+        self.tokens_before, self.tokens_after = planned.tokens_before, planned.tokens_after
+        self.room_tokens, self.window_tokens = planned.room_tokens, planned.inputs.profile.window_tokens
+        self.window_is_guessed, self.counted_by = budget.room_is_guessed, planned.inputs.counted_by
+        self.edits, self.conversation = planned.reasons, planned.last_sent.conversation
+        if request.reply_tokens is not None:
+            self.reply_limit = request.reply_tokens
+        if planned.lookup_seconds:
+            self.lookup_ms = _milliseconds(planned.lookup_seconds)
+        if warning := warning_of(planned):
+            self.warning, self.advice = warning, LARGER_WINDOW
 
 
-def _warning_of(planned: Planned) -> str:
+def warning_of(planned: Planned) -> str:
+    """A word for what an operator has to attend to; empty if there is nothing."""
     is_cut = planned.inputs.profile.cuts_silently and not planned.plan.fits
     return "window_too_small" if is_cut else ""
 
 
-def _describe_plan(line: Line, planned: Planned) -> None:
-    line |= {
-        "model": planned.request.model[:MAX_MODEL_CHARACTERS],
-        "stream": planned.request.stream,
-        "messages": planned.message_count,
-        "tokens_before": planned.tokens_before,
-        "tokens_after": planned.tokens_after,
-        "room_tokens": planned.room_tokens,
-        "window_tokens": planned.inputs.profile.window_tokens,
-        "window_is_guessed": planned.plan.budget.room_is_guessed,
-        "counted_by": planned.inputs.counted_by,
-        "edits": planned.reasons,
-        "conversation": planned.last_sent.conversation,
-    }
-    if planned.lookup_seconds:
-        line["lookup_ms"] = _milliseconds(0.0, planned.lookup_seconds)
+@dataclass
+class Block:
+    """What becomes of one message. Sizes are in the model's tokens."""
+
+    message: int
+    """Its index in the conversation, from 0."""
+    role: str
+    tool: str
+    """The tool whose result it is; empty if it is none."""
+    tokens_before: int
+    tokens_after: int
+    """0: it is left out."""
+    reasons: Sequence[str]
+    """Why it is changed; empty: it is sent unchanged."""
+    artifacts: Sequence[str]
+    """Where the content taken out of it is stored."""
+    limit: str = ""
+    """The limit that it exceeded by itself, and its value: `tool_output.max_lines=2000`; `window=30000`: bytes of its
+    share of the window; empty: none."""
+
+
+class Messages(NamedTuple):
+    """The messages of a finished request: what only its own page shows."""
+
+    reports: Sequence[MessageReport] = ()
+    """By our estimate; empty if there was no plan."""
+    budget: Budget | None = None
+    was_edited: bool = False
+    """False if nothing was changed, or if the original was sent in the end."""
+
+    @classmethod
+    def of(cls, record: RequestRecord) -> Messages:
+        """Those of the last plan."""
+        if record.planned is None:
+            return cls()
+        plan = record.planned.plan
+        return cls(plan.blocks, plan.budget, bool(record.planned.reasons) and not record.is_original)
+
+    @property
+    def blocks(self) -> list[Block]:
+        """Each message as it was last sent, in the model's tokens."""
+        reports = self.reports if self.budget is None else in_model_tokens(self.reports, self.budget)
+        if self.was_edited:
+            return described_blocks(reports)
+        whole = (MessageReport(one.role, one.tool, one.tokens_before, one.tokens_before) for one in reports)
+        return described_blocks(whole)
+
+    def figures(self) -> dict[str, Any]:
+        """What became of the tokens of its messages: fields of its record."""
+        cut = left_out = messages_left_out = 0
+        for one in self.reports if self.was_edited else ():
+            if not one.tokens_after:
+                left_out += one.tokens_before
+                messages_left_out += 1
+            elif one.tokens_after < one.tokens_before:
+                cut += one.tokens_before - one.tokens_after
+        convert = int if self.budget is None else self.budget.model_tokens
+        tools = Counter(one.tool for one in self.reports if one.tool).most_common(1)
+        return {
+            "tokens_cut": convert(cut),
+            "tokens_left_out": convert(left_out),
+            "messages_left_out": messages_left_out,
+            "tool": storable(tools[0][0]) if tools else "",
+        }
+
+
+def described_blocks(reports: Iterable[MessageReport]) -> list[Block]:
+    """A block for each message."""
+    return [
+        Block(
+            *(at, storable(one.role), storable(one.tool), one.tokens_before, one.tokens_after),
+            *(one.reasons, one.artifacts, one.limit),
+        )
+        for at, one in enumerate(reports)
+    ]
 
 
 _CLIENT: Final = re.compile(rb"[ \t]*([!-.0-~]{1,40})")
@@ -436,5 +503,10 @@ def client_name(user_agent: bytes) -> str:
     return found[1].decode() if found else ""
 
 
-def _milliseconds(start: float, end: float) -> float:
-    return int(100_000 * (end - start) + 0.5) / 100  # as `round` to two digits, which takes five times as long
+def _milliseconds(seconds: float) -> float:
+    return int(100_000 * seconds + 0.5) / 100  # as `round` to two digits, which takes five times as long
+
+
+def storable(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot encode."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""Records requests: log lines, metrics, spans, and the ledger.
+"""Records requests: what happens on the way is a log line, and the finished record goes to each of a list of sinks.
 
 Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content. One line for
 each change is computed only if the level is debug.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.compaction import in_model_tokens
@@ -18,9 +18,8 @@ from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import Replacements
 from proxy.shell.planning import Planned
 from proxy.shell.resources import BoundedMap, logger, write_lines_for
-from proxy.shell.telemetry.entries import Finished
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.record import FEWER_TOOLS, LARGER_WINDOW, MAX_MODEL_CHARACTERS, Line, RequestRecord
+from proxy.shell.telemetry.record import FEWER_TOOLS, LARGER_WINDOW, MAX_MODEL_CHARACTERS, RequestRecord, warning_of
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.metrics import Metrics
@@ -40,7 +39,7 @@ _MAX_REPORTED: Final = 1_024
 
 
 class Recorder:
-    """Writes decisions to the log, the metrics and the ledger."""
+    """Tells what happens to requests."""
 
     def __init__(
         self,
@@ -51,10 +50,15 @@ class Recorder:
     ) -> None:
         self._tracer = tracer
         self._metrics = metrics
-        self._history = history
         self._replacements = replacements
         self._under_way: dict[int, RequestRecord] = {} if history is None else history.under_way
         self._log = logger().bind()  # bound only once, as every request writes a line
+        self._sinks: list[Callable[[RequestRecord], None]] = [self._write_line, metrics.finished]
+        """Each takes every finished record."""
+        if tracer is not None:
+            self._sinks.append(tracer.finished)
+        if history is not None:
+            self._sinks.append(history.add)
         self._reported: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_REPORTED)
         """Limits of models that the log has."""
 
@@ -96,9 +100,9 @@ class Recorder:
                 room_tokens=room,
             )
 
-        if record.warning:
+        if warning := warning_of(planned):
             self._log.warning(
-                record.warning,
+                warning,
                 request_id=record.request_id,
                 model=planned.request.model[:MAX_MODEL_CHARACTERS],
                 tokens=planned.tokens_after,
@@ -108,9 +112,9 @@ class Recorder:
 
     def _keep_replacements(self, record: RequestRecord, planned: Planned) -> None:
         """Now, as the content of a plan may be elsewhere when its request is finished."""
-        if self._replacements is None or record.observed:
+        if self._replacements is None or record.mode == "observe":
             return
-        edits = () if record.attempt_kind == AttemptKind.ORIGINAL else planned.plan.edits
+        edits = () if record.is_original else planned.plan.edits
         self._replacements.add(record.request_id, planned.tenant, edits, planned.plan.artifacts if edits else ())
 
     def _tell_edits(self, record: RequestRecord, planned: Planned) -> None:
@@ -183,7 +187,7 @@ class Recorder:
 
     def overflowed(self, record: RequestRecord, verdict: Verdict) -> None:
         """The upstream says that the request is too long."""
-        record.refused_as_too_long = True
+        record.too_long = True
         self._metrics.overflows.labels(verdict.kind.value).inc()
         self._log.warning(
             "overflow_detected",
@@ -250,31 +254,14 @@ class Recorder:
 
     def finish(self, record: RequestRecord) -> None:
         """The request is finished."""
-        now = time.perf_counter()
         self._under_way.pop(id(record), None)
-        self._metrics.finished(record)
-        log = self._log.warning if record.is_problem else self._log.info
-        line = record.described(now)
-        log("request_done", **line)
-        self._remember(record, line)
-        if self._tracer is not None:
-            self._tracer.finished(record, now)
+        record.complete(time.perf_counter())
+        for sink in self._sinks:
+            sink(record)
 
-    def _remember(self, record: RequestRecord, line: Line) -> None:
-        if self._history is None:
-            return
-        planned = record.planned
-        plan = planned.plan if planned is not None else None
-        self._history.add(
-            Finished(
-                time.time(),
-                line,
-                plan.blocks if plan else (),
-                plan.budget if plan else None,
-                record.sent_tokens if planned is not None and record.sent is not None else None,
-                record.went_well if record.refused_as_too_long else None,
-            )
-        )
+    def _write_line(self, record: RequestRecord) -> None:
+        log = self._log.warning if record.is_problem else self._log.info
+        log("request_done", **vars(record))
 
 
 def system_tokens(planned: Planned) -> int:

@@ -23,12 +23,21 @@ from opentelemetry.trace import SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from proxy import __version__
-from proxy.shell.telemetry.record import MAX_MODEL_CHARACTERS, RequestRecord
+from proxy.shell.telemetry.record import RequestRecord
 from proxy.shell.upstream import Headers
 
 CLOSE_SECONDS: Final = 5
 """Timeout of sending the last spans; an unreachable collector must not delay the end of the process."""
 _CONTEXT_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
+_CONVENTIONAL: Final = {
+    "model": "gen_ai.request.model",
+    "stream": "gen_ai.request.stream",
+    "reply_limit": "gen_ai.request.max_tokens",
+    "status": "http.response.status_code",
+    "prompt_tokens": "gen_ai.usage.input_tokens",
+    "reply_tokens": "gen_ai.usage.output_tokens",
+}
+"""Fields that the conventions have a name for, in the same unit."""
 _NANOSECONDS: Final = 1_000_000_000
 
 
@@ -53,14 +62,16 @@ class Tracer:
         carrier = {name.decode(): value.decode("latin-1") for name, value in headers if name in _CONTEXT_HEADERS}
         return self._propagator.extract(carrier) if carrier else None
 
-    def finished(self, record: RequestRecord, now: float) -> None:
-        """The request is finished; `now` by the record's clock."""
+    def finished(self, record: RequestRecord) -> None:
+        """The request is finished."""
         end = time.time_ns()
-        start = end - int((now - record.started) * _NANOSECONDS)
-        attributes = {**self._same_for_all[record.route], **_described(record)}
-        model = attributes.get("gen_ai.request.model", "")
+        start = end - int(record.total_ms * _NANOSECONDS / 1000)
         span = self._tracer.start_span(
-            f"chat {model}".rstrip(), record.parent, SpanKind.CLIENT, attributes, start_time=start
+            f"chat {record.model}".rstrip(),
+            record.parent,
+            SpanKind.CLIENT,
+            {**self._same_for_all[record.route], **described(record)},
+            start_time=start,
         )
         if not record.went_well:
             span.set_status(Status(StatusCode.ERROR, record.problem or f"HTTP {record.status}"))
@@ -85,44 +96,16 @@ def _of_all(base_url: str) -> Mapping[str, Any]:
     }
 
 
-def _described(record: RequestRecord) -> Mapping[str, Any]:
-    found: dict[str, Any] = {"context_proxy.request_id": record.request_id}
-    if record.route:
-        found["context_proxy.route"] = record.route
-    if record.planned is not None:
-        found |= _described_plan(record)
-    if record.status:
-        found["http.response.status_code"] = record.status
+def described(record: RequestRecord) -> Mapping[str, Any]:
+    """The fields of a record as attributes: under a conventional name, or `context_proxy.` and their own."""
+    found: dict[str, Any] = {}
+    for name, value in vars(record).items():
+        if isinstance(value, Mapping):
+            found |= {f"context_proxy.{name}.{key}": count for key, count in value.items()}
+        elif value or value is False:
+            found[_CONVENTIONAL.get(name, f"context_proxy.{name}")] = value
     if not record.went_well:
-        found["error.type"] = record.outcome.value
-    if record.attempts > 1:
-        found |= {"context_proxy.attempts": record.attempts, "context_proxy.attempt_kind": record.attempt_kind}
-    if record.prefix_kept is not None:
-        found["context_proxy.prefix_kept"] = record.prefix_kept
-    if record.own_seconds is not None:
-        found["context_proxy.own_seconds"] = record.own_seconds
-    if record.sent is not None and record.answered is not None:
-        found["gen_ai.response.time_to_first_chunk"] = record.answered - record.sent
-    if record.prompt_tokens is not None:
-        found["gen_ai.usage.input_tokens"] = record.prompt_tokens
+        found["error.type"] = record.outcome
+    if record.first_byte_ms is not None:
+        found["gen_ai.response.time_to_first_chunk"] = record.first_byte_ms / 1000
     return found
-
-
-def _described_plan(record: RequestRecord) -> Mapping[str, Any]:
-    planned = record.planned
-    assert planned is not None
-    request = planned.request
-    found: dict[str, Any] = {
-        # Half a surrogate pair, which JSON can contain, has no UTF-8.
-        "gen_ai.request.model": request.model[:MAX_MODEL_CHARACTERS].encode("utf-8", "replace").decode(),
-        "gen_ai.request.stream": request.stream,
-        "context_proxy.messages": planned.message_count,
-        "context_proxy.tokens.before": planned.tokens_before,
-        "context_proxy.tokens.after": record.sent_tokens,
-        "context_proxy.observed": record.observed,
-    }
-    if (room := planned.room_tokens) is not None:
-        found["context_proxy.tokens.room"] = room
-    if request.reply_tokens is not None:
-        found["gen_ai.request.max_tokens"] = request.reply_tokens
-    return found | {f"context_proxy.edits.{reason}": count for reason, count in planned.reasons.items()}

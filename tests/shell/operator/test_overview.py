@@ -7,8 +7,8 @@ import pytest
 
 from proxy import __version__
 from proxy.shell.models import Catalogue, Prices
-from proxy.shell.operator import MAX_HOURS, Overview, Priced
-from proxy.shell.telemetry import Finished, History
+from proxy.shell.operator import MAX_HOURS, Dollars, Health, Overview, Priced, Refusals
+from proxy.shell.telemetry import History, RequestRecord
 
 NOW = 1_700_000_000.0
 CATALOGUE = {
@@ -22,7 +22,8 @@ CATALOGUE = {
 class Stage:
     def __init__(self, path):
         self.problems: dict[str, str] = {}
-        self.history = History(path, 1_000, lambda: NOW)
+        self.now = NOW
+        self.history = History(path, 5_000, lambda: self.now)
         self.state: str | None = None
         upstreams = [self.upstream("api.openai.com", "upstream")]
         self.overview = Overview(self.history, self._ask, upstreams, lambda: NOW, lambda: self.state)
@@ -47,8 +48,14 @@ class Stage:
             "first_byte_ms": 100.0,
             **members,
         }
-        one = Finished(NOW - ago, line, (), None, sent, survived)
-        self.history.add(one)
+        if survived is False:
+            line["outcome"] = "context_length_exceeded"
+        record = RequestRecord.of(line)
+        record.tokens_sent, record.too_long = sent, survived is not None
+        record.complete(0.0)
+        self.now = NOW - ago
+        self.history.add(record)
+        self.now = NOW
 
 
 @pytest.fixture
@@ -60,11 +67,11 @@ async def stage(tmp_path):
 
 async def test_an_unused_proxy_is_well_and_has_saved_nothing(stage):
     found = await stage.overview.of(24)
-    assert found["health"] == []
-    assert found["totals"]["requests"] == 0
-    assert found["totals"]["usd"] is None
-    (upstream,) = found["upstreams"]
-    assert (upstream["upstream"], upstream["requests"], upstream["first_byte_ms"]) == ("api.openai.com", 0, None)
+    assert found.health == []
+    assert found.totals.requests == 0
+    assert found.usd is None
+    (upstream,) = found.upstreams
+    assert (upstream.upstream, upstream.requests, upstream.first_byte_ms) == ("api.openai.com", 0, None)
 
 
 async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(stage):
@@ -72,21 +79,27 @@ async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(
         stage.served(prompt_tokens=1_000, cached_tokens=500, reply_tokens=100)
     stage.served(model="home-made")
     found = await stage.overview.of(24)
-    priced, unpriced = found["models"]
-    assert (priced["model"], priced["cached_tokens"], priced["prompt_tokens"]) == ("gpt-9", 500_000, 1_000_000)
-    assert priced["usd"] == {"spent": 2.3, "by_cache": 0.5}
-    assert unpriced["usd"] is None
-    assert found["totals"]["usd"] == priced["usd"]
-    assert found["totals"]["unpriced_models"] == 1
-    assert found["totals"]["tokens_before"] - found["totals"]["tokens_sent"] == 2_002_000
+    priced, unpriced = found.models
+    assert (priced.model, priced.sums.cached_tokens, priced.sums.prompt_tokens) == ("gpt-9", 500_000, 1_000_000)
+    assert priced.usd == Dollars(2.3, 0.5)
+    assert unpriced.usd is None
+    assert found.usd == priced.usd
+    assert found.unpriced_models == 1
+    assert found.totals.tokens_before - found.totals.tokens_sent == 2_002_000
 
 
 async def test_one_request_has_its_price(stage):
-    line = {"upstream": "api.openai.com", "model": "gpt-9", "tokens_before": 3_000_000, "tokens_after": 1_000_000}
-    counted = {**line, "prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 100_000}
-    assert (await stage.overview.priced(counted))["usd"] == {"spent": 2.3, "by_cache": 0.5}
-    for unpriced in (line, {**counted, "model": "home-made"}, {**counted, "upstream": "elsewhere"}):
-        assert await stage.overview.priced(unpriced) == {**unpriced, "usd": None}
+    counted = {"prompt_tokens": 1_000_000, "cached_tokens": 500_000, "reply_tokens": 100_000}
+    stage.served(request_id="priced", **counted)
+    assert (await stage.overview.page("priced")).usd == Dollars(2.3, 0.5)
+    for name, members in (
+        ("not-counted", {}),
+        ("no-price", {**counted, "model": "home-made"}),
+        ("another", {**counted, "upstream": "elsewhere"}),
+    ):
+        stage.served(request_id=name, **members)
+        assert (await stage.overview.page(name)).usd is None
+    assert await stage.overview.page("unknown") is None
 
 
 @pytest.mark.parametrize(
@@ -106,8 +119,8 @@ async def test_made_to_fit_and_saved_are_only_what_would_have_failed_and_would_h
     stage, members, fitted, saved
 ):
     stage.served(**members)
-    totals = (await stage.overview.of(24))["totals"]
-    assert (totals["fitted"], totals["tokens_saved"]) == (fitted, saved)
+    totals = (await stage.overview.of(24)).totals
+    assert (totals.fitted, totals.tokens_saved) == (fitted, saved)
 
 
 async def test_refusals_are_no_failures_and_are_counted_by_status(stage):
@@ -115,14 +128,11 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage):
         refused = {"outcome": "refused", "status": 429 if number >= 4 else 401}
         stage.served(**refused if number < 6 else {})
     found = await stage.overview.of(24)
-    assert (found["totals"]["failed"], found["totals"]["refused"]) == (0, 6)
-    assert found["refusals"] == [{"status": 401, "requests": 4}, {"status": 429, "requests": 2}]
-    (finding,) = found["health"]
-    assert finding == {
-        "level": "warn",
-        "words": "In the last 15 minutes, 6 of 100 requests were refused: 4 × 401, 2 × 429.",
-        "status": "refused",
-    }
+    assert (found.totals.failed, found.totals.refused) == (0, 6)
+    assert found.refusals == [Refusals(401, 4), Refusals(429, 2)]
+    (finding,) = found.health
+    words = "In the last 15 minutes, 6 of 100 requests were refused: 4 × 401, 2 × 429."
+    assert finding == Health("warn", words, "refused")
 
 
 async def test_a_few_refusals_are_listed_and_raise_no_warning(stage):
@@ -130,18 +140,18 @@ async def test_a_few_refusals_are_listed_and_raise_no_warning(stage):
         refused = {"outcome": "refused", "status": 404 if number < 50 else 401}
         stage.served(**refused if number < 55 else {})
     found = await stage.overview.of(24)
-    assert found["health"] == []
-    assert found["refusals"][0] == {"status": 404, "requests": 50}
+    assert found.health == []
+    assert found.refusals[0] == Refusals(404, 50)
 
 
 async def test_the_period_follows_the_data(stage):
-    assert (await stage.overview.of(None))["hours"] == 1
+    assert (await stage.overview.of(None)).hours == 1
     stage.served(ago=60)
-    assert (await stage.overview.of(None))["hours"] == 1
+    assert (await stage.overview.of(None)).hours == 1
     stage.served(ago=5 * 3_600)
-    assert (await stage.overview.of(None))["hours"] == 24
+    assert (await stage.overview.of(None)).hours == 24
     stage.served(ago=200 * 3_600)
-    assert (await stage.overview.of(None))["hours"] == 24 * 14
+    assert (await stage.overview.of(None)).hours == 24 * 14
 
 
 async def test_waits_are_shown_over_time_and_windows_for_each_model(stage):
@@ -149,13 +159,13 @@ async def test_waits_are_shown_over_time_and_windows_for_each_model(stage):
         stage.served(first_byte_ms=float(number), own_ms=number / 10, window_tokens=8_000 + number)
     stage.served(model="other", window_tokens=9, window_is_guessed=True, client="codex")
     found = await stage.overview.of(1)
-    (bar,) = [bar for bar in found["bars"] if bar["requests"]]
-    assert bar["first_byte_ms"] == [50.0, 95.0]
-    assert bar["own_ms"] == [5.0, 9.5]
-    reported = {model["model"]: (model["window_tokens"], model["window_is_guessed"]) for model in found["models"]}
+    (bar,) = [bar for bar in found.bars if bar.sums.requests]
+    assert bar.first_byte_ms == [50.0, 95.0]
+    assert bar.own_ms == [5.0, 9.5]
+    reported = {model.model: (model.window_tokens, model.window_is_guessed) for model in found.models}
     assert reported == {"gpt-9": (8_099, False), "other": (9, True)}
-    assert found["clients"] == ["codex"]
-    assert found["proxy"]["version"] == __version__
+    assert found.clients == ["codex"]
+    assert found.proxy.version == __version__
 
 
 async def test_the_overview_of_many_requests_reads_few_rows(stage):
@@ -164,9 +174,9 @@ async def test_the_overview_of_many_requests_reads_few_rows(stage):
     for number in range(1_000):
         stage.served(ago=number)
     await stage.overview.of(24)
-    await stage.history._run(lambda: stage.history._ledger._database.set_trace_callback(read.append))
+    await stage.history._run(lambda: stage.history._table._database.set_trace_callback(read.append))
     await stage.overview.of(24)
-    assert not [query for query in read if "blocks" in query or "summary" in query]
+    assert not [query for query in read if "blocks" in query or "record" in query]
 
 
 async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(stage):
@@ -174,18 +184,18 @@ async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(sta
     stage.served(ago=5 * 3_600, outcome="upstream_timeout", status=504)
     for hours in (1, 24, MAX_HOURS):
         found = await stage.overview.of(hours)
-        bars = found["bars"]
+        bars = found.bars
         assert len(bars) <= 97
-        assert {later["at"] - bar["at"] for bar, later in itertools.pairwise(bars)} == {found["bar_seconds"]}
-        assert sum(bar["requests"] for bar in bars) == (1 if hours == 1 else 2)
-        assert sum(bar["failed"] for bar in bars) == (0 if hours == 1 else 1)
+        assert {later.at - bar.at for bar, later in itertools.pairwise(bars)} == {found.bar_seconds}
+        assert sum(bar.sums.requests for bar in bars) == (1 if hours == 1 else 2)
+        assert sum(bar.sums.failed for bar in bars) == (0 if hours == 1 else 1)
 
 
 async def test_latency_is_shown_as_median_and_95th_percentile(stage):
     for number in range(100):
         stage.served(first_byte_ms=float(number))
-    (upstream,) = (await stage.overview.of(1))["upstreams"]
-    assert (upstream["first_byte_ms"], upstream["slow_first_byte_ms"]) == (50.0, 95.0)
+    (upstream,) = (await stage.overview.of(1)).upstreams
+    assert (upstream.first_byte_ms, upstream.slow_first_byte_ms) == (50.0, 95.0)
 
 
 @pytest.mark.parametrize(
@@ -200,31 +210,31 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage):
 async def test_errors_are_reported_in_words(stage, problems, members, level, word):
     stage.problems = problems
     stage.served(**members)
-    (finding,) = (await stage.overview.of(24))["health"]
-    assert finding["level"] == level
-    assert word in finding["words"]
+    (finding,) = (await stage.overview.of(24)).health
+    assert finding.level == level
+    assert word in finding.words
 
 
 async def test_what_went_wrong_an_hour_ago_is_history(stage):
     stage.served(ago=3_600, survived=False, outcome="context_length_exceeded", status=400)
     stage.served(survived=True, attempts=2)
-    assert (await stage.overview.of(24))["health"] == []
+    assert (await stage.overview.of(24)).health == []
 
 
 async def test_a_warning_that_replicas_share_nothing_ends_once_they_do(stage):
     stage.state = "Connection refused"
-    (finding,) = (await stage.overview.of(1))["health"]
-    assert finding["level"] == "warn"
-    assert finding["words"].endswith("it knows itself: Connection refused")
+    (finding,) = (await stage.overview.of(1)).health
+    assert finding.level == "warn"
+    assert finding.words.endswith("it knows itself: Connection refused")
     stage.state = None
-    assert (await stage.overview.of(1))["health"] == []
+    assert (await stage.overview.of(1)).health == []
 
 
 async def test_a_history_that_is_not_stored_is_reported(tmp_path):
     (tmp_path / "file").write_text("no folder")
     stage = Stage(tmp_path / "file" / "decisions.db")
     stage.served()
-    (finding,) = (await stage.overview.of(1))["health"]
-    assert finding["level"] == "warn"
-    assert "File exists" in finding["words"]
+    (finding,) = (await stage.overview.of(1)).health
+    assert finding.level == "warn"
+    assert "File exists" in finding.words
     await stage.history.close()

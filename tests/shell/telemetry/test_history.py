@@ -4,20 +4,18 @@ file shows only in the log."""
 import os
 import shutil
 import sqlite3
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import RETRY_SECONDS, Finished, History, Ledger, RequestRecord, Wanted
+from proxy.shell.telemetry import RETRY_SECONDS, History, RequestRecord, Table, Wanted
 
-BLOCKS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
-
-
-def finished(name, **members):
-    line = {"request_id": name, "outcome": "answered", "status": 200, "tokens_before": 510, **members}
-    return Finished(1_000.0, line, BLOCKS, None, 100)
+REPORTS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
+PLANNED: Any = SimpleNamespace(plan=SimpleNamespace(blocks=REPORTS, budget=None), reasons={"truncate_tool_output": 1})
+LINE = {"outcome": "answered", "status": 200, "tokens_before": 510, "tokens_sent": 100}
 
 
 class Worker:
@@ -29,10 +27,12 @@ class Worker:
 
     def serve(self, *names, **members):
         for name in names:
-            self.history.add(finished(name, **members))
+            record = RequestRecord.of({**LINE, "request_id": name, **members})
+            record.planned = PLANNED
+            self.history.add(record)
 
     async def ids(self):
-        return [one["request_id"] for one in await self.history.ask(Ledger.page, Wanted())]
+        return [one.request_id for one in await self.history.ask(Table.page, Wanted())]
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start)
     other.serve("c")
     await other.history.write()
     assert await one.ids() == ["c", "b", "a"]
-    assert await one.history.ask(Ledger.count, Wanted()) == 3
+    assert await one.history.ask(Table.count, Wanted()) == 3
 
 
 async def test_it_outlives_the_process(start):
@@ -65,10 +65,11 @@ async def test_it_outlives_the_process(start):
     await one.history.close()
     later = start()
     assert await later.ids() == ["b", "a"]
-    edited, unchanged = await later.history.find("a"), await later.history.find("b")
-    assert [block["tokens_after"] for block in edited["blocks"]] == [10, 90]
-    assert [block["tokens_after"] for block in unchanged["blocks"]] == [10, 90]
-    assert (await later.history.ask(Ledger.slots, 0.0))[0]["tokens_sent"] == 200
+    edited, blocks = await later.history.find("a")
+    assert (edited.edits, edited.tokens_cut) == ({"truncate_tool_output": 1}, 410)
+    assert [block.tokens_after for block in blocks] == [10, 90]
+    ((sums,),) = await later.history.ask(Table.sums, 0.0, later.now)
+    assert sums.tokens_sent == 200
 
 
 async def test_without_a_file_each_worker_knows_its_own(start, tmp_path):
@@ -108,7 +109,7 @@ async def test_a_file_that_breaks_while_it_is_used_costs_what_it_held_and_nothin
 
 
 async def test_a_locked_file_is_written_when_it_is_free_again(start, tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.shell.telemetry.ledger.BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("proxy.shell.telemetry.table.BUSY_SECONDS", 0.01)
     one = start()
     one.serve("a")
     await one.history.write()
@@ -170,7 +171,7 @@ async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(meanwhile, s
                 one.serve(str(number))
             raise sqlite3.OperationalError("database is locked")
 
-        patched.setattr("proxy.shell.telemetry.history.Ledger.add", fail)
+        patched.setattr("proxy.shell.telemetry.history.Table.add", fail)
         await one.history.write()
         assert len(one.history._waiting) == 50
         assert log[0]["dropped"] == meanwhile
@@ -200,21 +201,20 @@ async def test_a_file_removed_with_its_folder_is_reported_and_created_again(star
 
 async def test_what_is_remembered_without_a_file_is_bounded(start, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.history.MAX_DECISIONS", 3)
-    monkeypatch.setattr("proxy.shell.telemetry.ledger._TIDY_ROWS", 1)
+    monkeypatch.setattr("proxy.shell.telemetry.table._TIDY_ROWS", 1)
     one = start(max_rows=0)
     for number in range(5):
-        one.history.add(replace(finished(str(number)), ended=1_000.0 + number))
+        one.serve(str(number))
         await one.history.write()
     assert await one.ids() == ["4", "3", "2"]
-    (sums,) = await one.history.ask(Ledger.slots, 0.0)
-    assert sums["requests"] == 5, "sums are since the start"
+    assert (await one.history.served())["requests"] == 5, "of all since the start"
 
 
 async def test_a_request_under_way_is_found_with_what_is_known_of_it(start):
     history = start().history
     history.under_way[1] = RequestRecord("now", started=0.0)
-    found = await history.find("now")
-    assert (found["outcome"], found["blocks"]) == ("running", [])
+    record, blocks = await history.find("now")
+    assert (record.outcome, blocks) == ("running", [])
     assert await history.find("other") is None
 
 
@@ -222,4 +222,26 @@ async def test_of_two_requests_with_one_id_the_newer_is_found(start):
     one = start()
     one.serve("req", status=200)
     one.serve("req", status=201)
-    assert (await one.history.find("req"))["status"] == 201
+    record, _ = await one.history.find("req")
+    assert record.status == 201
+
+
+async def test_what_a_process_has_served_is_summed_up(start):
+    one, other = start(), start()
+    one.serve("a", fitted=True, too_long=True, tokens_saved=70)
+    one.serve("b", outcome="context_length_exceeded", too_long=True)
+    other.serve("c")
+    assert await one.history.served() == {"requests": 2, "fitted": 1, "cured": 1, "tokens_saved": 70}
+
+
+async def test_the_file_of_an_earlier_release_is_deleted_and_the_log_says_so(start, tmp_path):
+    for name in ("decisions-3.db", "decisions-3.db-journal", "lessons.json"):
+        (tmp_path / name).write_bytes(b"what it held")
+    one = start()
+    with capture_logs() as log:
+        one.serve("a")
+        assert await one.ids() == ["a"]
+    assert [(line["event"], line["deleted"]) for line in log] == [
+        ("decisions_upgraded", ["decisions-3.db", "decisions-3.db-journal"])
+    ]
+    assert {path.name for path in tmp_path.iterdir()} == {"decisions.db", "decisions.db-journal", "lessons.json"}

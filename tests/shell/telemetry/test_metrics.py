@@ -94,13 +94,16 @@ async def test_an_overflow_and_its_cure_are_counted(metrics):
     )
 
 
+def recorded(**fields):
+    described = {"api": "chat", "client": "codex", "status": 200, "upstream": "api.test"}
+    return RequestRecord.of({"request_id": "req", **described, **fields})
+
+
 async def test_responses_are_counted_by_outcome_status_api_client_model_and_upstream(metrics):
     for status, client in ((200, "codex"), (401, "codex"), (503, "codex"), (504, "crush")):
         outcome = RequestOutcome.of_status(status)
-        record = RequestRecord("req", 0.0, "chat", client, outcome=outcome, status=status, upstream="api.test")
-        record.planned = await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(1)))
-        metrics.finished(record)
-    model = record.planned.request.model
+        metrics.finished(recorded(client=client, outcome=outcome, status=status, model="m"))
+    model = "m"
     reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
     assert reported == {
         f"responses_total{{chat,codex,{model},answered,2xx,api.test}}": 1,
@@ -112,9 +115,10 @@ async def test_responses_are_counted_by_outcome_status_api_client_model_and_upst
 
 def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics):
     for status, counted in ((200, Counted(900, 40, 600)), (200, Counted(1000, 2, 0)), (401, None)):
-        metrics.finished(
-            RequestRecord("req", 0.0, api="chat", client="codex", status=status, upstream="api.test", counted=counted)
-        )
+        record = recorded(status=status)
+        record.note_sent(1)
+        record.note_counts(counted)
+        metrics.finished(record)
     reported = {name: count for name, count in values(metrics).items() if name.startswith("usage_tokens_total")}
     assert reported == {
         "usage_tokens_total{codex,,api.test,prompt}": 1900,
@@ -124,8 +128,9 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
 
 
 def waited(seconds, client="codex"):
-    record = RequestRecord("req", 0.0, api="chat", client=client, status=200, upstream="api.test")
+    record = recorded(client=client)
     record.sent, record.answered = 5.0, 5.0 + seconds
+    record.complete(10.0)
     return record
 
 

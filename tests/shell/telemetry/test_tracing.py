@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from support.planners import TENANT, body, planner, run
 
 from proxy.config import SettingsError, load
-from proxy.core.overflow import AttemptKind, Cure, VerdictKind
+from proxy.core.overflow import AttemptKind, Counted, Cure, VerdictKind
 from proxy.errors import UpstreamTimeout
 from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
@@ -46,7 +46,7 @@ async def traced(spans, content, *headers, error=None, status=200, retried=False
             record.note_attempt(Cure(AttemptKind.EMERGENCY), planned)
             record.note_sent(1)
         record.note_answer(status)
-        record.prompt_tokens = 321
+        record.note_counts(Counted(321))
         if error is not None:
             record.note_error(error)
         else:
@@ -82,8 +82,8 @@ async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans):
             "context_proxy.messages": 162,
         }.items()
     )
-    assert attributes["context_proxy.tokens.after"] <= attributes["context_proxy.tokens.room"]
-    assert attributes["context_proxy.tokens.before"] > attributes["context_proxy.tokens.room"]
+    assert attributes["context_proxy.tokens_sent"] <= attributes["context_proxy.room_tokens"]
+    assert attributes["context_proxy.tokens_before"] > attributes["context_proxy.room_tokens"]
     assert attributes["context_proxy.edits.old_exchange"] > 0
     assert attributes["gen_ai.response.time_to_first_chunk"] >= 0
     assert span.status.status_code is StatusCode.UNSET

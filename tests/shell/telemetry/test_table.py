@@ -1,0 +1,223 @@
+"""The database of finished requests: what is found, what is summed up, and that it does not grow."""
+
+import sqlite3
+import stat
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.shell.telemetry import Block, Finished, RequestOutcome, RequestRecord, Sums, Table, Wanted, storable
+
+
+def entry(name, ended=1000.0, *, blocks=None, **fields):
+    described = {"model": "m", "upstream": "u", "tokens_before": 100, "tokens_sent": 60, "status": 200, **fields}
+    return Finished(ended, RequestRecord.of({"request_id": name, **described}), blocks)
+
+
+def ids(table, **wanted):
+    return [one.request_id for one in table.page(Wanted(**wanted))]
+
+
+@pytest.fixture
+def table():
+    made = Table(None, 1_000)
+    yield made
+    made.close()
+
+
+def test_pages_follow_one_another_without_gap_or_repetition(table):
+    table.add(entry(str(number)) for number in range(10))
+    seen, before = [], None
+    while page := table.page(Wanted(limit=3, before=before)):
+        seen += [one.request_id for one in page]
+        before = page[-1].id
+    assert seen == [str(number) for number in reversed(range(10))]
+
+
+def test_rows_of_a_clock_that_was_ahead_stay_where_they_were_written_and_no_later_sum_has_them(table):
+    table.add([entry("ahead", 9_000.0), entry("right", 1_000.0)])
+    table.add([entry("newest", 1_001.0)])
+    assert ids(table) == ["newest", "right", "ahead"]
+    ((sums,),) = table.sums(0, 1_001.0)
+    assert sums.requests == 2
+
+
+def test_news_is_what_was_written_since(table):
+    assert table.newest() == 0
+    table.add([entry("old", 1_000.0)])
+    newest = table.newest()
+    assert table.news(newest, 10) == []
+    table.add([entry("late", 900.0), entry("new", 1_001.0)])
+    reported = table.news(newest, 10)
+    assert [one.request_id for one in reported] == ["new", "late"] == ids(table, limit=2)
+    assert table.news(reported[0].id, 10) == []
+    assert len(table.news(newest, 1)) == 1
+
+
+def test_a_search_finds_all_words_anywhere_in_any_case(table):
+    table.add(
+        [
+            entry("one", model="Qwen3-Coder", edits={"old_exchange": 3}, conversation="abc123"),
+            entry("two", outcome="upstream_timeout", status=504, problem="silent for 3 s"),
+            entry("three", model="100%_sure"),
+        ]
+    )
+    assert ids(table, words="qwen3 OLD_exchange") == ["one"]
+    assert ids(table, words="504") == ["two"]
+    assert ids(table, words="silent timeout") == ["two"]
+    assert ids(table, words="%") == ["three"]
+    assert ids(table, words="qwen3 504") == []
+    assert ids(table, changed=True) == ["one"] == ids(table, conversation="abc123")
+    assert ids(table, troubled=True) == ["two"]
+    assert table.count(Wanted(limit=1)) == 3
+
+
+def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_status(table):
+    table.add(
+        [
+            entry("fine"),
+            entry("key", status=401, outcome="refused"),
+            entry("rate", status=200, outcome="refused"),
+            entry("down", status=503, outcome="upstream_error"),
+            entry("broke", status=200, outcome="upstream_unreachable"),
+            entry("too-long", status=400, outcome="context_length_exceeded"),
+            entry("left", status=0, outcome="client_left"),
+        ]
+    )
+    assert ids(table, status="401") == ["key"]
+    assert ids(table, status="4xx") == ["too-long", "key"]
+    assert ids(table, status="refused") == ["rate", "key"]
+    assert ids(table, status="failed") == ["broke", "down"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_listed"),
+    [
+        ({"outcome": "answered"}, False),
+        ({"attempts": 2}, True),
+        ({"outcome": "client_left"}, True),
+        ({"outcome": "refused", "status": 429}, True),
+        ({"warning": "window_too_small"}, True),
+    ],
+)
+def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble(table, fields, is_listed):
+    table.add([entry("x", **fields)])
+    assert ids(table, troubled=True) == (["x"] if is_listed else [])
+
+
+@pytest.mark.parametrize("outcome", RequestOutcome)
+def test_an_outcome_is_a_failure_a_refusal_or_neither(table, outcome):
+    table.add([entry("x", outcome=outcome)])
+    ((sums,),) = table.sums(0, 2_000.0)
+    faults = ("upstream_error", "upstream_unreachable", "upstream_timeout", "server_stopping", "proxy_error")
+    assert (sums.failed, sums.refused) == (outcome in faults, outcome == "refused")
+
+
+@pytest.mark.parametrize("messages", [1, 100], ids=["short", "compressed"])
+def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(table, messages):
+    blocks = [Block(index, "user", "", 5, 5, [], []) for index in range(messages)]
+    table.add([entry("x", status=400), entry("x", blocks=blocks), entry("y")])
+    record, found = table.find("x")
+    assert (record.status, found) == (200, blocks)
+    _, found = table.find("y")
+    assert found == []
+    assert table.find("z") is None
+
+
+def test_sums_are_grouped_by_time_model_and_upstream(table):
+    table.add([entry("a", 10.0), entry("b", 20.0), entry("c", 301.0, model="n")])
+    table.add([entry("d", 30.0)])
+    ((whole,),) = table.sums(0, 1_000)
+    assert (whole.requests, whole.tokens_before, whole.tokens_sent) == (4, 400, 240)
+    assert [(at, sums.requests) for at, sums in table.sums(0, 1_000, "at", width=300)] == [(0, 3), (300, 1)]
+    by_model = table.sums(0, 1_000, "model", "upstream")
+    assert [(model, upstream, sums.requests) for model, upstream, sums in by_model] == [("m", "u", 3), ("n", "u", 1)]
+    assert [model for model, _ in table.sums(300, 1_000, "model")] == ["n"]
+
+
+def test_tokens_of_what_was_never_sent_are_not_summed_up(table):
+    table.add([entry("sent"), entry("refused before", tokens_sent=None)])
+    ((sums,),) = table.sums(0, 2_000)
+    assert (sums.tokens_before, sums.tokens_sent) == (100, 60)
+
+
+def test_a_table_without_rows_has_sums_of_nothing(table):
+    assert table.sums(0, 1_000) == [(Sums.of(()),)]
+
+
+def test_waits_are_listed_in_the_order_in_which_requests_ended(table):
+    table.add(entry(str(wait), ended, first_byte_ms=wait) for ended, wait in ((3.0, 900.0), (2.0, 3.0)))
+    table.add([entry("elsewhere", 4.0, upstream="v", own_ms=7.0)])
+    assert [tuple(wait) for wait in table.waits(2.5)] == [(3.0, "u", 900.0, None), (4.0, "v", None, 7.0)]
+
+
+def test_turns_of_a_conversation_are_grouped_in_their_order(table):
+    for turn in range(3):
+        for name in ("left", "right"):
+            table.add([entry(f"{name}-{turn}", float(turn), conversation=name, tokens_before=100 * turn)])
+    table.add([entry("none")])
+    newest, older = table.conversations(10)
+    assert (newest.conversation, older.conversation) == ("right", "left")
+    assert (newest.requests, newest.began, newest.ended) == (3, 0.0, 2.0)
+    assert [turn.tokens_before for turn in newest.turns] == [0, 100, 200]
+    assert len(table.conversations(1)) == 1
+
+
+def test_rows_are_bounded_in_number(table):
+    table.max_rows = 100
+    for start in range(0, 1_000, 100):
+        table.add((entry(str(number), number) for number in range(start, start + 100)), now=1_000.0)
+    assert table.count(Wanted()) <= 300
+    assert ids(table, limit=1) == ["999"]
+
+
+def test_rows_are_bounded_in_bytes(table, monkeypatch):
+    monkeypatch.setattr("proxy.shell.telemetry.table.MAX_MEMORY_BYTES", 50_000)
+    table.add(entry(str(number), problem="x" * 2_000) for number in range(400))
+    assert 0 < table.count(Wanted()) < 30
+
+
+def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.shell.telemetry.table.MAX_BYTES", 1_000_000)
+    table, path = Table(tmp_path / "decisions.db", 100_000), tmp_path / "decisions.db"
+    for start in range(0, 4_000, 200):
+        table.add(entry(str(number), number, problem="x" * 2_000) for number in range(start, start + 200))
+    assert path.stat().st_size < 2_500_000  # with what came between two looks
+    assert 100 < table.count(Wanted()) < 500
+    assert ids(table, limit=1) == ["3999"]
+    table.close()
+
+
+def test_workers_see_what_others_have_under_way_while_they_live(table):
+    table.add([], "one", [RequestRecord("a", 0.0)], 100.0)
+    table.add([], "two", [RequestRecord("b", 0.0)], 100.0)
+    assert [one.request_id for one in table.running("one", 101.0)] == ["b"]
+    assert table.running("one", 1_000.0) == []
+
+
+def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path):
+    path = tmp_path / "new" / "decisions.db"
+    one, other = Table(path, 100), Table(path, 100)
+    one.add([entry("from-one")])
+    other.add([entry("from-other")])
+    assert ids(one) == ids(other) == ["from-other", "from-one"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    one.close()
+    other.close()
+
+
+def test_entries_are_added_all_or_none(table):
+    with pytest.raises(sqlite3.Error):
+        table.add([entry("good"), entry("bad", None)])
+    assert table.count(Wanted()) == 0
+
+
+@given(st.text(st.characters(exclude_categories=()), min_size=1, max_size=20))
+def test_anything_can_be_searched_for(name):
+    table = Table(None, 10)
+    table.add([entry("x", problem=storable(name))])
+    assert len(table.page(Wanted(words=name.strip()))) in (0, 1)
+    assert table.page(Wanted(model=name)) == []
+    assert [one.request_id for one in table.page(Wanted())] == ["x"]
+    table.close()
