@@ -108,5 +108,6 @@ def _duration(seconds: int) -> str:
 
 def _problem(one: dict[str, Any]) -> str:
     status = f" ({one['status']})" if one["status"] else ""
-    why = f": {one['problem']}" if one["problem"] else ""
-    return f"{one['ended']} {one['model'] or 'a request'} {one['outcome']}{status}{why}, request {one['request_id']}"
+    why = f": {one['problem']}" if "problem" in one else ""
+    model = one.get("model") or "a request"
+    return f"{one['ended']} {model} {one['outcome']}{status}{why}, request {one['request_id']}"

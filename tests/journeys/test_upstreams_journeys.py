@@ -55,7 +55,7 @@ def test_the_log_and_the_decisions_say_which_upstream_served_a_request(build: An
     root = world.proxies[0].removesuffix("/v1")
     found = world.client.get(f"{root}/decisions", params={"q": "upstreams[0]"}).json()["decisions"]
     assert [(one["request_id"], one["route"]) for one in found] == [("one", "upstreams[0]")]
-    assert world.client.get(f"{root}/decisions/two").json()["route"] == "upstream"
+    assert world.client.get(f"{root}/decisions/two").json()["record"]["route"] == "upstream"
 
 
 def test_a_compressed_body_finds_its_upstream_too(build: Any, other: Any) -> None:
