@@ -1,6 +1,6 @@
 """The body of an error, in whatever shape → `ErrorReport` → what the core judges it to mean: plain, JSON or server-sent
-events, through JSON in strings, `b'...'`, Python reprs, HTML and JSON inside a text; of a success only errors, finish
-reasons and usage.
+events, through JSON in strings, `b'...'`, Python reprs, HTML and JSON inside a text; of a success only errors and
+finish reasons.
 
 Rule: nothing else parses an error, and nothing in here decides what one means. The assistant's words are never read,
 whatever they look like. At most six wrappers deep and a few passes over each text; nothing is evaluated, nothing
@@ -18,6 +18,7 @@ from typing import Any, Final
 from msgspec import field
 
 from proxy.core.overflow import (
+    Counted,
     ErrorCode,
     ErrorReport,
     ErrorText,
@@ -261,8 +262,6 @@ _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _USAGE_OR_ERROR_MEMBERS: Final = ("usage", *_ERROR_MEMBERS)
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
 _ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
-_CACHED_APART: Final = ("cache_creation_input_tokens", "cache_read_input_tokens")
-"""https://platform.claude.com/docs/en/build-with-claude/prompt-caching#tracking-cache-performance"""
 _ENDINGS: Final = {"max_output_tokens": "max_tokens"}
 """Finish reasons of the Responses API, and their names on chat completions."""
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -333,7 +332,7 @@ def _events(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
-    """Errors, finish reasons and usage of a 2xx body or event."""
+    """Errors and finish reasons of a 2xx body or event."""
     if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return
     for name in _ERROR_MEMBERS:
@@ -406,15 +405,6 @@ def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
                 found.endings.append(ErrorCode(joined(path, name), _ENDINGS.get(reason, reason)))
         if holder is not value and (error := holder.get("error")):
             collect(found, joined(path, "choices.error"), "error", error)
-    if isinstance(usage := value.get("usage"), dict):
-        found.counted_prompt = _count(usage, "prompt_tokens", "input_tokens")
-        if found.counted_prompt is not None:  # Anthropic counts cache writes and reads separately
-            found.counted_prompt += sum(_count(usage, name) or 0 for name in _CACHED_APART)
-        found.counted_reply = _count(usage, "completion_tokens", "output_tokens")
-
-
-def _count(usage: dict[str, Any], *names: str) -> int | None:
-    return next((usage[name] for name in names if type(usage.get(name)) is int), None)
 
 
 _WINDOW: Final = ("n_ctx", "max_context_length", "context_length", "context_window", "max_model_len")
@@ -490,10 +480,13 @@ def judge_answer(
     *,
     sent: Sent | None = None,
     request: bytes = b"",
+    counted: Counted | None = None,
 ) -> Verdict:
     """The meaning of an upstream's response. Never raises; linear in the first 64 KiB of the body.
 
     `body` is the response or its beginning; for a stream, the first meaningful event, or everything if there was none.
-    `request` is the JSON that was answered: numbers that it holds, too, teach nothing.
+    `request` is the JSON that was answered: numbers that it holds, too, teach nothing. `counted`: of a success.
     """
-    return judge(report_of(status, headers, body), sent, RequestText(request) if request else None)
+    report = report_of(status, headers, body)
+    report.counted = counted
+    return judge(report, sent, RequestText(request) if request else None)

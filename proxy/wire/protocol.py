@@ -329,7 +329,8 @@ class Wire(ABC):
         """The meaning of a response, or of its beginning, which is read here and judged by the core. `sent`: our own
         knowledge of the prompt; `request`: the body that was answered, whose numbers teach nothing. Gateways pass on
         other servers' errors in whatever shape, so those of any API are read."""
-        return judge_answer(status, headers, body, sent=sent, request=request)
+        counted = self.counted(body) if status < 400 else None
+        return judge_answer(status, headers, body, sent=sent, request=request, counted=counted)
 
     def error(self, error: ProxyError, _: str = "") -> bytes:
         """The body of an error that the proxy itself makes, given the id of the request."""

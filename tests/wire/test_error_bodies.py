@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.overflow import ErrorCode, ErrorReport, ErrorText, Figures, Place, Scope, Sent, Verdict, VerdictKind
-from proxy.wire import judge_answer, report_of
+from proxy.wire import DEFAULT, judge_answer, report_of
 
 MESSAGE = "the prompt has 33001 tokens, which does not fit"
 
@@ -312,14 +312,10 @@ def test_a_wait_is_requested_by_a_header():
     assert not report_of(429, [(b"content-type", b"retry-after")], b"").asks_to_wait
 
 
-def test_of_a_success_endings_and_counts_are_reported():
+def test_of_a_success_endings_are_reported():
     body = {"choices": [{"finish_reason": "length"}], "usage": {"prompt_tokens": 10, "completion_tokens": 0}}
     report = report_of(200, [], json.dumps(body).encode())
-    assert (report.endings, report.counted_prompt, report.counted_reply) == (
-        [ErrorCode("finish_reason", "length")],
-        10,
-        0,
-    )
+    assert report.endings == [ErrorCode("finish_reason", "length")]
     assert (report.texts, report.codes) == ([], [])
 
 
@@ -361,7 +357,7 @@ def test_members_of_an_error_are_taken_for_what_they_are():
 
 def test_an_ending_that_means_a_full_window():
     body = {"choices": [{"finish_reason": "model_context_window_exceeded"}], "usage": {"prompt_tokens": 8190}}
-    verdict = judge_answer(200, [], json.dumps(body).encode())
+    verdict = DEFAULT.judged(200, [], json.dumps(body).encode(), sent=None, request=b"")
     assert (verdict.kind, verdict.prompt, verdict.evidence) == (VerdictKind.PROMPT, 8190, "finish_reason")
 
 
@@ -538,8 +534,3 @@ def test_hostile_repetition_ends_and_is_no_error_of_ours(piece):
 def test_lists_in_lists_within_a_text_are_not_followed_for_ever():
     text = f"failed: {'[' * 900}{']' * 900}"
     assert list(texts(text).values()) == [text]
-
-
-def test_usage_that_counts_no_prompt_says_nothing_of_it():
-    report = report_of(200, [], b'{"type":"message_delta","usage":{"output_tokens":5}}')
-    assert (report.counted_prompt, report.counted_reply) == (None, 5)

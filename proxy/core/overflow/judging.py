@@ -119,7 +119,8 @@ def _of_report(report: ErrorReport, sent: Sent) -> Verdict:
 
 def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
     """The verdict for a finish reason that means a full window; None for others."""
-    prompt, reply, window = report.counted_prompt, report.counted_reply, sent.window_tokens
+    counted, window = report.counted, sent.window_tokens
+    prompt, reply = (None, None) if counted is None else (counted.prompt, counted.reply)
     fills_window = bool(prompt and window and prompt >= NEAR_FULL * window)
     for ending in report.endings:
         is_cut_at_once = means_cut(ending.text) and reply == 0

@@ -267,6 +267,15 @@ class ErrorCode(Struct, frozen=True):
     """The part of the request that a word names as refused; None if the word names the cause."""
 
 
+class Counted(NamedTuple):
+    """An upstream's counts for one response."""
+
+    prompt: int
+    reply: int = 0
+    cached: int = 0
+    """Cached tokens of the prompt; some upstreams count these separately."""
+
+
 class ErrorReport(Struct):
     """Everything that a response says about itself; of a success only errors, finish reasons and counts, never the
     model's words."""
@@ -282,9 +291,8 @@ class ErrorReport(Struct):
     """Where the limit is in `stated`."""
     endings: list[ErrorCode] = []
     """Why the model stopped."""
-    counted_prompt: int | None = None
-    counted_reply: int | None = None
-    """The upstream's count for a success, in tokens."""
+    counted: Counted | None = None
+    """The upstream's count for a success."""
     body_bytes: int = 0
     is_bare_text: bool = False
     """Whether it is a success in plain text."""
@@ -355,12 +363,3 @@ class SentText(Protocol):
     def holds(self, text: str) -> bool:
         """Whether the request contains a text."""
         ...
-
-
-class Counted(NamedTuple):
-    """An upstream's counts for one response."""
-
-    prompt: int
-    reply: int = 0
-    cached: int = 0
-    """Cached tokens of the prompt; some upstreams count these separately."""

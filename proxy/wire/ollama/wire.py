@@ -21,6 +21,7 @@ from proxy.core.overflow import Counted, Sent, Verdict, VerdictKind
 from proxy.core.retrieval_tool import SPEC, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ProxyError
+from proxy.wire.error_bodies import judge_answer
 from proxy.wire.json_messages import OwnTool, names_in
 from proxy.wire.ollama.message import OllamaMessage, id_of, may_hold_images, paired
 from proxy.wire.ollama.replies import LINES, AnswerBody, AnswerStream, object_of, result_of, says_something
@@ -135,7 +136,10 @@ class Ollama(Wire):
             line = next(filter(says_something, lines), {})
             if line.get("done_reason") in _LOADED:
                 return Verdict(kind=VerdictKind.ACCEPTED)
+            counts = (line.get(name) for name in ("prompt_eval_count", "eval_count"))  # absent: none
+            counted = Counted(*(one if type(one) is int else 0 for one in counts)) if line.get("done") else None
             body = _as_completion(line) if line else body
+            return judge_answer(status, headers, body, sent=sent, request=request, counted=counted)
         return super().judged(status, headers, body, sent=sent, request=request)
 
     def error(self, error: ProxyError, _: str = "") -> bytes:
@@ -157,13 +161,12 @@ class Ollama(Wire):
 
 
 def _as_completion(line: Mapping[str, Any]) -> bytes:
-    """A line as a chat completion would say it: only its errors, its end and its counts are read."""
+    """A line as a chat completion would say it: only its errors and its end are read."""
     if "error" in line:
         return jsontext.dump({"error": line["error"]})
     message = line.get("message", {"content": line.get("response", "")})
     choice = {"message": message, "finish_reason": line.get("done_reason")}
-    usage = {"prompt_tokens": line.get("prompt_eval_count", 0), "completion_tokens": line.get("eval_count", 0)}
-    return jsontext.dump({"choices": [choice], **({"usage": usage} if line.get("done") else {})})
+    return jsontext.dump({"choices": [choice]})
 
 
 OLLAMA: Final = Ollama()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.models import LimitName
 from proxy.core.overflow import (
+    Counted,
     ErrorCode,
     ErrorReport,
     ErrorText,
@@ -53,7 +54,8 @@ def refused(
 def ended(ending: str, prompt: int | None, reply: int | None, window: int | None, sent: Sent | None = None) -> Verdict:
     """The verdict on a reply of some words, or of none where the request is `sent`."""
     endings = [ErrorCode("finish_reason", ending)]
-    report = ErrorReport(200, endings=endings, counted_prompt=prompt, counted_reply=reply, has_output=sent is None)
+    counted = None if prompt is None or reply is None else Counted(prompt, reply)
+    report = ErrorReport(200, endings=endings, counted=counted, has_output=sent is None)
     return judge(report, sent or Sent(window_tokens=window))
 
 
