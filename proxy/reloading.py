@@ -11,7 +11,7 @@ import signal
 import socket
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from fastapi import FastAPI
@@ -180,9 +180,9 @@ class Reloader:
             except SettingsRefused as refused:
                 logger().error("settings_not_reloaded", problem=refused.message)
                 raise
-        found = Reloaded("reloaded" if is_new else "unchanged", waiting)
-        logger().info("settings_reloaded", status=found.status, restart_needed=waiting)
-        return found
+        status: Literal["reloaded", "unchanged"] = "reloaded" if is_new else "unchanged"
+        logger().info("settings_reloaded", status=status, restart_needed=waiting)
+        return Reloaded(status=status, restart_needed=waiting, workers=self._settings.server.workers)
 
     async def _replace(self, settings: Settings) -> None:
         """Raises SettingsRefused."""

@@ -15,6 +15,7 @@ from support.upstream import Sent
 
 from proxy.shell.artifacts import ArtifactStat
 from proxy.shell.endpoints import NotReady, create_api
+from proxy.shell.relay import Relay
 from proxy.wire import Refusal
 
 PATHS = {
@@ -234,3 +235,28 @@ def test_head_is_answered_as_get_is_without_a_body(build: Any, path: str) -> Non
     head, get = at(world, path, "HEAD"), at(world, path)
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"] == get.headers["content-type"]
+
+
+@pytest.mark.parametrize(("path", "broken"), [("/v1/chat/completions", "serve"), ("/v1/files", "pass_through")])
+@pytest.mark.breaks_the_proxy
+def test_a_defect_is_a_500_with_its_id_in_the_log_whether_fitted_or_passed_through(
+    build: Any, monkeypatch: pytest.MonkeyPatch, path: str, broken: str
+) -> None:
+    async def fail(*_: Any) -> None:
+        raise ZeroDivisionError("defect")
+
+    world = build()
+    monkeypatch.setattr(Relay, broken, fail)
+    answer = at(world, path, "POST", json=one_call("x"), headers={"x-request-id": "one"})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "proxy_error")
+    (line,) = world.logged("request_failed")
+    assert line["request_id"] == "one"
+    assert "ZeroDivisionError: defect" in line["exception"]
+
+
+def test_a_wrong_parameter_is_named_with_what_it_may_be(build: Any) -> None:
+    world = build()
+    for query in ("full=x", "full="):
+        answer = at(world, f"/-/status?{query}")
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "full")
+        assert answer.json()["error"]["message"] == "`full` must be true or false"

@@ -6,9 +6,7 @@ only; a browser never runs content that a model or a tool wrote.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
@@ -169,35 +167,19 @@ async def artifact(
     """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its replacement
     text."""
     request_id = request_id_of(request.scope["headers"]).decode()
-    note = functools.partial(_note, request_id, name)
+    status, sent_bytes = 200, 0
     try:
         async with until_client_leaves(request.receive):
             answer = await _read(request, services, name, parameters.instead, range or "")
+        status, sent_bytes = answer.status_code, int(answer.headers["content-length"])
     except ProxyError as error:
-        note(error.status, 0)
-        error.headers = {**_GUARD, **error.headers}
+        status, error.headers = error.status, {**_GUARD, **error.headers}
         raise
-    answer.headers["x-request-id"] = request_id
-    if isinstance(answer, StreamingResponse):
-        answer.body_iterator = _noted(answer.body_iterator, functools.partial(note, answer.status_code))
-    else:
-        note(answer.status_code, 0 if request.method == "HEAD" else len(answer.body))
-    return answer
-
-
-def _note(request_id: str, name: str, status: int, sent_bytes: int) -> None:
-    known = name if is_artifact(name) else None
-    logger().info("artifact_read", request_id=request_id, artifact=known, status=status, sent_bytes=sent_bytes)
-
-
-async def _noted(pieces: AsyncIterable[Any], note: Callable[[int], None]) -> AsyncIterator[bytes]:
-    sent_bytes = 0
-    try:
-        async for piece in pieces:
-            sent_bytes += len(piece)
-            yield piece
     finally:
-        note(sent_bytes)
+        known = name if is_artifact(name) else None
+        logger().info("artifact_read", request_id=request_id, artifact=known, status=status, sent_bytes=sent_bytes)
+    answer.headers["x-request-id"] = request_id
+    return answer
 
 
 async def _read(

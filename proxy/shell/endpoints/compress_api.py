@@ -8,7 +8,7 @@ goes to an upstream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -41,51 +41,6 @@ _retrievals: Final[BoundedMap[tuple[str, str], int]] = BoundedMap(_MAX_COUNTED)
 """Counts since this process began, by tenant and hash."""
 
 
-@gateways.post("/v1/compress", summary="Shorter messages, for a gateway that sends them itself")
-async def compress(request: Request, services: Serving) -> Response:
-    """As headroom has it, with `compress_api: true`; without, the path is the upstream's. Nothing is sent to a
-    model."""
-
-    async def work(asked: _Asked) -> bytes:
-        body = await asked.body()
-        try:
-            async with until_client_leaves(request.receive), asyncio.timeout(COMPRESS_SECONDS):
-                return await _compressed(asked, body)
-        except TimeoutError:
-            raise CompressionTimeout(f"the messages were not compressed within {COMPRESS_SECONDS:g} s") from None
-
-    return await _answered(request, services, work)
-
-
-@gateways.post("/v1/retrieve", summary="An original")
-async def retrieve(request: Request, services: Serving) -> Response:
-    """What was taken out under the `hash` of the body, with `compress_api: true`."""
-
-    async def work(asked: _Asked) -> bytes:
-        body = await asked.body()
-        async with until_client_leaves(request.receive):
-            return await _original(asked, compress_api.hash_in(await asked.plain(body)))
-
-    return await _answered(request, services, work)
-
-
-@gateways.get("/v1/retrieve/{hash:path}", summary="An original")
-async def original(
-    request: Request,
-    services: Serving,
-    hash: Annotated[
-        str, Path(description="From the text in its place."), WithJsonSchema({"type": "string", "pattern": _HASH})
-    ],
-) -> Response:
-    """The same for a GET."""
-
-    async def work(asked: _Asked) -> bytes:
-        async with until_client_leaves(request.receive):
-            return await _original(asked, hash)
-
-    return await _answered(request, services, work)
-
-
 class _Asked(NamedTuple):
     """A request that was admitted."""
 
@@ -95,6 +50,11 @@ class _Asked(NamedTuple):
     tenant: str
     request_id: str
     share: Share
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of the response."""
+        return {"x-request-id": self.request_id, "cache-control": "no-store"}
 
     async def body(self) -> bytes:
         """Read the body. Raises ProxyError."""
@@ -106,15 +66,15 @@ class _Asked(NamedTuple):
         return await in_thread(plain_body, body, self.request.scope["headers"], self.services.server.max_body_bytes)
 
 
-async def _answered(request: Request, services: Services, work: Callable[[_Asked], Awaitable[bytes]]) -> Response:
-    """The response with what the work returns. Raises ProxyError: callers take a 503 for a defect of the proxy."""
+async def admitted(request: Request, services: Serving) -> AsyncIterator[_Asked]:
+    """A dependency of these endpoints. Raises ProxyError: callers take a 503 for a defect of the proxy."""
     request_id = request_id_of(request.scope["headers"]).decode()
     write_lines_for(request_id)
     await services.guard.admit(request.scope)
     assert services.by_hash is not None, "else the path is the upstream's"
     tenant, share = services.tenants.tenant_of(request.scope["headers"]).hex(), services.workload.share()
     try:
-        answer = await work(_Asked(request, services, services.by_hash, tenant, request_id, share))
+        yield _Asked(request, services, services.by_hash, tenant, request_id, share)
     except ProxyError:
         raise
     except Exception:
@@ -122,8 +82,41 @@ async def _answered(request: Request, services: Services, work: Callable[[_Asked
         raise CompressionFailed(f"the proxy failed; its log says why under request id {request_id}") from None
     finally:
         share.release()
-    headers = {"x-request-id": request_id, "cache-control": "no-store"}
-    return Response(answer, headers=headers, media_type="application/json")
+
+
+_Admitted = Annotated[_Asked, Depends(admitted)]
+
+
+@gateways.post("/v1/compress", summary="Shorter messages, for a gateway that sends them itself")
+async def compress(asked: _Admitted) -> Response:
+    """As headroom has it, with `compress_api: true`; without, the path is the upstream's. Nothing is sent to a
+    model."""
+    body = await asked.body()
+    try:
+        async with until_client_leaves(asked.request.receive), asyncio.timeout(COMPRESS_SECONDS):
+            answer = await _compressed(asked, body)
+    except TimeoutError:
+        raise CompressionTimeout(f"the messages were not compressed within {COMPRESS_SECONDS:g} s") from None
+    return Response(answer, headers=asked.headers, media_type="application/json")
+
+
+@gateways.post("/v1/retrieve", summary="An original")
+async def retrieve(asked: _Admitted) -> Response:
+    """What was taken out under the `hash` of the body, with `compress_api: true`."""
+    return await original(asked, compress_api.hash_in(await asked.plain(await asked.body())))
+
+
+@gateways.get("/v1/retrieve/{hash:path}", summary="An original")
+async def original(
+    asked: _Admitted,
+    hash: Annotated[
+        str, Path(description="From the text in its place."), WithJsonSchema({"type": "string", "pattern": _HASH})
+    ],
+) -> Response:
+    """The same for a GET."""
+    async with until_client_leaves(asked.request.receive):
+        answer = await _original(asked, hash)
+    return Response(answer, headers=asked.headers, media_type="application/json")
 
 
 async def _compressed(asked: _Asked, body: bytes) -> bytes:

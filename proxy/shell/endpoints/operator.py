@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.resources
+import os
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
@@ -32,7 +33,7 @@ from proxy.shell.endpoints.responses import (
     REFUSED,
     shaped,
 )
-from proxy.shell.endpoints.services import NotReady, Ready, Reload, Serving
+from proxy.shell.endpoints.services import NotReady, Ready, Reload, Reloaded, Serving
 from proxy.shell.http import STATE_KEY, plain_body, read_body
 from proxy.shell.operator import (
     MAX_HOURS,
@@ -47,6 +48,7 @@ from proxy.shell.operator import (
     proof_of,
 )
 from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Table, Wanted
+from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -142,33 +144,10 @@ _Hours = Annotated[
 _Some = Annotated[int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), _PLAIN]
 
 
-class Exposition(Response):
-    """The format of Prometheus."""
-
-    media_type = CONTENT_TYPE_LATEST
-
-
-class Events(Response):
-    """Server-sent events."""
-
-    media_type = "text/event-stream"
-
-
 class Alive(TypedDict):
     """The process is alive."""
 
     status: Literal["ok"]
-
-
-class ReloadedHere(TypedDict):
-    """The outcome of a reload of the settings."""
-
-    status: Literal["reloaded", "unchanged"]
-    """The worker that responds; the others are notified."""
-    restart_needed: list[str]
-    """Settings that have changed but need a restart: they keep their old values."""
-    workers: int
-    """Processes that share the port."""
 
 
 class Conversations(TypedDict):
@@ -227,15 +206,25 @@ async def readyz(services: Serving) -> Response:
 
 
 @status.get("/metrics/", include_in_schema=False)
-@status.get("/metrics", summary="Counters for Prometheus", response_class=Exposition)
+@status.get(
+    "/metrics",
+    summary="Counters for Prometheus",
+    response_class=Response,
+    responses={200: {"content": {CONTENT_TYPE_LATEST: {}}}},
+)
 async def exposed(services: Serving) -> Response:
     """Metrics of all workers together; docs/metrics.md describes each."""
     metrics = services.metrics
-    exposed = metrics.exposed()
+    exposed = await _exposed(metrics)
     if metrics.spending.unread:
         await asyncio.to_thread(metrics.spending.look_up)
-        exposed = metrics.exposed()
-    return Exposition(exposed)
+        exposed = await _exposed(metrics)
+    return Response(exposed, media_type=CONTENT_TYPE_LATEST)
+
+
+async def _exposed(metrics: Metrics) -> bytes:
+    """The exposition; the numbers of several workers are in files."""
+    return await asyncio.to_thread(metrics.exposed) if SHARED_FOLDER in os.environ else metrics.exposed()
 
 
 @operator.get(
@@ -290,7 +279,7 @@ async def conversations(services: Serving, limit: _Some = 20) -> Response:
     summary="Requests as they happen",
     tags=["decisions"],
     dependencies=[Depends(one_listener)],
-    response_class=Events,
+    response_class=Response,
     responses={
         200: {
             "description": "Server-sent events, each with `decisions` that have finished, the newest first, and "
@@ -380,17 +369,15 @@ async def current_status(
     "/-/reload",
     summary="Reload the settings",
     tags=["status"],
-    response_model=shaped(ReloadedHere),
+    response_model=shaped(Reloaded),
 )
-async def reload_settings(request: Request, services: Serving) -> Response:
+async def reload_settings(request: Request) -> Response:
     """Reload, as SIGHUP does: running responses end with the settings that they began with, and invalid settings change
     nothing (422, with a line for each mistake)."""
     reload: Reload | None = request.app.state.reload
     if reload is None:
         raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
-    status, restart_needed = await reload()
-    workers = services.server.workers
-    return json_response(ReloadedHere(status=status, restart_needed=restart_needed, workers=workers))
+    return json_response(await reload())
 
 
 @status.head("/", include_in_schema=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import html
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -49,20 +49,10 @@ _PIECES_OF_THE_END: Final = 32
 _WITHOUT_BODY: Final = (204, 304)
 """Some servers state the length of a body that these never have. A 204 must not (RFC 9110 8.6), and caches ignore that
 of a 304 (RFC 9111 3.2)."""
+
+
 _HANDING_ON: Final = (UpstreamResponse, PeekedResponse, StreamedResponse)
 """Responses that pass as they arrive."""
-
-
-class OwnResponse(Struct, frozen=True):
-    """A response of the proxy itself, in pieces."""
-
-    status: int
-    headers: Headers
-    pieces: AsyncIterator[bytes]
-
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body."""
-        return self.pieces
 
 
 class ResponseSender(Struct, eq=False):
@@ -93,9 +83,7 @@ class ResponseSender(Struct, eq=False):
         """The headers of a response, with the proxy's `own`."""
         return [*self._with_request_id(headers), *own]
 
-    async def pass_on(
-        self, answer: AnyResponse | OwnResponse, stop_watching: Callable[[], object], own: Headers
-    ) -> None:
+    async def pass_on(self, answer: AnyResponse, stop_watching: Callable[[], object], own: Headers) -> None:
         """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
         headers = self.head(answer.headers, own)
         if answer.status in _WITHOUT_BODY:

@@ -30,12 +30,15 @@ from proxy.shell.telemetry import History, Recorder
 from proxy.shell.telemetry.metrics import Metrics
 
 
-class Reloaded(NamedTuple):
+class Reloaded(TypedDict):
     """The outcome of a reload of the settings."""
 
     status: Literal["reloaded", "unchanged"]
+    """The worker that responds; the others are notified."""
     restart_needed: list[str]
-    """Settings that have changed but need a restart."""
+    """Settings that have changed but need a restart: they keep their old values."""
+    workers: int
+    """Processes that share the port."""
 
 
 Reload: TypeAlias = Callable[[], Awaitable[Reloaded]]
