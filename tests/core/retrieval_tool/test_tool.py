@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.strategies import exchange, pipeline, planned, user
 
 from proxy.core import retrieval_tool as own
@@ -174,6 +176,12 @@ HEADER = "[context-proxy: lines 1-80 of 5000 of tool_sh_0123456789abcdef.txt, 1,
 PAGE = HEADER + "a line of the page\n" * 60
 
 
+def offering(budget, limits):
+    """The steps of a request that has the tool: without it, such results are those of another tool of that name."""
+    made = pipeline(budget, limits=limits)
+    return dataclasses.replace(made, notices=replace(made.notices, way=replace(made.notices.way, tool=True)))
+
+
 @pytest.mark.parametrize(
     ("tool", "message", "is_one"),
     [
@@ -194,7 +202,7 @@ def test_a_page_is_sent_whole_or_goes_with_its_exchange(room, others):
     messages = [user("task"), *exchange([PAGE], tool=RETRIEVAL_TOOL)]
     for number in range(others):
         messages += exchange(["another result\n" * 300], first_call=10 + number)
-    made = planned(messages, pipeline(Budget(room), limits=ExcerptLimits(20, 300)))
+    made = planned(messages, offering(Budget(room), ExcerptLimits(20, 300)))
     reported = [json.loads(raw) for raw in made.messages]
     pages = [message["content"] for message in reported if message.get("tool_call_id") == "call_0"]
     assert pages == [] or PAGE in pages[0]
@@ -202,7 +210,7 @@ def test_a_page_is_sent_whole_or_goes_with_its_exchange(room, others):
 
 def test_a_page_in_the_newest_exchange_is_not_what_gives_way():
     messages = [user("task"), *exchange([PAGE, "another result\n" * 3_000], tool=RETRIEVAL_TOOL)]
-    made = planned(messages, pipeline(Budget(2_000), limits=ExcerptLimits(4_000, 80_000)))
+    made = planned(messages, offering(Budget(2_000), ExcerptLimits(4_000, 80_000)))
     contents = [json.loads(raw).get("content") or "" for raw in made.messages]
     assert any(PAGE in content for content in contents)
     assert made.fits
@@ -216,11 +224,11 @@ def test_a_page_that_was_put_back_beside_results_of_the_client_gives_way_like_th
     messages = [user("task"), *called]
     plans = []
     for number in range(later + 1):
-        plans.append(planned(messages, pipeline(Budget(1_000), limits=ExcerptLimits(20, 300))))
+        plans.append(planned(messages, offering(Budget(1_000), ExcerptLimits(20, 300))))
         messages += [{"role": "assistant", "content": "So."}, user(f"next {number}")]
     for made in plans:
         assert made.fits
         (page,) = [raw.decode() for raw in made.messages if b"call_0" in raw and b'"tool"' in raw]
-        assert HEADER.strip() in page
+        assert HEADER.strip().replace(MARK, "[quoted text: ") in page
         assert len(page) < len(PAGE * 20) / 4
     assert all(made.messages[:3] == plans[0].messages[:3] for made in plans)
