@@ -6,7 +6,9 @@ only; a browser never runs content that a model or a tool wrote.
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
@@ -167,24 +169,50 @@ async def artifact(
     """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its replacement
     text."""
     request_id = request_id_of(request.scope["headers"]).decode()
-    status, sent_bytes = 200, 0
+    note = functools.partial(_note, request_id, name)
     try:
         async with until_client_leaves(request.receive):
             answer = await _read(request, services, name, parameters.instead, range or "")
-        status, sent_bytes = answer.status_code, int(answer.headers["content-length"])
     except ProxyError as error:
-        status, error.headers = error.status, {**_GUARD, **error.headers}
+        note(error.status, 0)
+        error.headers = {**_GUARD, **error.headers}
         raise
-    finally:
-        known = name if is_artifact(name) else None
-        logger().info("artifact_read", request_id=request_id, artifact=known, status=status, sent_bytes=sent_bytes)
     answer.headers["x-request-id"] = request_id
+    if isinstance(answer, Content):
+        answer.note = note
+    else:
+        note(answer.status_code, 0 if request.method == "HEAD" else len(answer.body))
     return answer
 
 
-async def _read(
-    request: Request, services: Services, name: str, request_id: str | None, byte_range: str
-) -> Response | StreamingResponse:
+def _note(request_id: str, name: str, status: int, sent_bytes: int) -> None:
+    known = name if is_artifact(name) else None
+    logger().info("artifact_read", request_id=request_id, artifact=known, status=status, sent_bytes=sent_bytes)
+
+
+class Content(StreamingResponse):
+    """Pieces of an artifact; where one cannot be read, the server breaks the response off."""
+
+    note: Callable[[int, int], None]
+    """Called at the end with the status and the bytes that were sent."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        status, sent_bytes = self.status_code, 0
+
+        async def counted(message: Message) -> None:
+            nonlocal sent_bytes
+            await send(message)
+            sent_bytes += len(message.get("body", b""))
+
+        try:
+            await super().__call__(scope, receive, counted)
+        except ProxyError as error:
+            status = error.status
+        finally:
+            self.note(status, sent_bytes)
+
+
+async def _read(request: Request, services: Services, name: str, request_id: str | None, byte_range: str) -> Response:
     """Raises ProxyError."""
     parameters = _parameters(request.scope["query_string"])
     tenant = services.rights.tenant_of(request.scope)
@@ -219,7 +247,7 @@ async def _read(
         headers["content-range"] = f"bytes {start}-{stop - 1}/{stored.size}"
     if request.method == "HEAD":
         return Response(headers=headers)
-    return StreamingResponse(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
+    return Content(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
 
 
 def _instead(scope: Scope, services: Services, name: str, request_id: str, tenant: str | None) -> str:
