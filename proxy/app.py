@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from fastapi import FastAPI
 from msgspec import Struct, field
@@ -74,6 +74,10 @@ async def _every(seconds: float, work: Callable[[], None]) -> None:
         work()
 
 
+Replicas: TypeAlias = "tuple[StateContact | None, SharedLearning | None]"
+"""The server through which replicas share lessons, and what shares them; None without."""
+
+
 class Inherited(Struct):
     """State that services hand to their successors in the process at a reload."""
 
@@ -119,81 +123,34 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     """Create the services for these settings. Connections open when they run; what they share with the former ones
     changes once they have started, as settings with which they cannot start change nothing."""
     metrics, tracer = inherited.metrics, _tracer(settings)
-    stored = settings.decisions.stored if settings.enabled else 0
-    history = inherited.history = inherited.history or History(settings.data_dir / FILE_NAME, stored)
-    recorder = Recorder(metrics, tracer, history, inherited.replacements)
-    workload = Workload()
-    room = WaitingRoom(settings.server.max_waiting_bytes, metrics.waiting_lost.inc)
-    folder, kept = create_folder(settings), settings.artifacts
+    history = inherited.history = inherited.history or History(settings.data_dir / FILE_NAME, _stored(settings))
+    folder = create_folder(settings)
     tenants = create_tenants(settings, folder)
     store = _store(settings, folder, tenants, metrics)
-    reader = ArtifactReader(folder, retention_days=kept.retention_days, language=settings.language)
-    ways = AccessResolver(kept, folder.place_of(""))
-    tools = ArtifactTools(reader, settings.language)
+    reader = ArtifactReader(folder, retention_days=settings.artifacts.retention_days, language=settings.language)
+    tools, ways = ArtifactTools(reader, settings.language), AccessResolver(settings.artifacts, folder.place_of(""))
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
+    recorder = Recorder(metrics, tracer, history, inherited.replacements)
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
-    rights = _rights(settings, tenants)
-    named = settings.named_upstreams
-    routes = Routes(
-        [_route(settings.before(one), shared, name if settings.upstreams else "") for name, one in named.items()],
-        settings.server.max_body_bytes,
-    )
+    routes = _routes(settings, shared)
     models = [route.planner.models for route in routes.all]
-    contact, lessons = _state(settings, models, tenants, metrics)
-    priced = [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in zip(named, models, strict=True)]
-    readiness = _readiness(settings, routes, store)
-
-    @contextlib.asynccontextmanager
-    async def running() -> AsyncIterator[None]:
-        tune_interpreter()
-        async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, even if closing another fails
-            if tracer is not None:
-                at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
-            for one in models:
-                at_the_end.push_async_callback(one.upstream.aclose)
-                at_the_end.push_async_callback(one.close)
-            at_the_end.callback(reader.close)
-            for close in (store.close, resolver.aclose, readiness.close, history.close):
-                at_the_end.push_async_callback(close)
-            for one in models:
-                one.start()
-                at_the_end.callback(asyncio.create_task(_every(REFRESH_SECONDS, one.learning.refresh)).cancel)
-            await at_the_end.enter_async_context(_sharing(contact, lessons))
-            for work in (
-                history.write_for_ever(),
-                give_memory_back(workload),
-                _every(SHOW_SECONDS, lambda: metrics.load(workload.queued, room.waiting)),
-                _prepare_for_refusals(),
-                look_after(settings.data_dir, tenants),
-            ):
-                at_the_end.callback(asyncio.create_task(work).cancel)
-            await store.start()
-            if settings.mcp:
-                services.mcp = await at_the_end.enter_async_context(_mcp(tools, rights))
-            history.max_rows = stored
-            metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
-            yield
-
+    replicas = _replicas(settings, models, tenants, metrics)
+    readiness, workload, priced = _readiness(settings, routes, store), Workload(), _priced(settings, models)
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
-    if contact is not None:
+    if (contact := replicas[0]) is not None:
         notes["state"] = lambda: contact.problem
-    overview = Overview(
-        history,
-        readiness.problems,
-        priced,
-        state=notes.get("state"),
-        mode=settings.mode if settings.enabled else "off",
-    )
-    services = Services(
+    mode = settings.mode if settings.enabled else "off"
+    overview = Overview(history, readiness.problems, priced, state=notes.get("state"), mode=mode)
+    return Services(
         server=settings.server,
         routes=routes,
         recorder=recorder,
         ways=ways,
         workload=workload,
-        room=room,
+        room=WaitingRoom(settings.server.max_waiting_bytes, metrics.waiting_lost.inc),
         tenants=tenants,
         guard=_guard(settings),
-        rights=rights,
+        rights=_rights(settings, tenants),
         reader=reader,
         replacements=inherited.replacements,
         by_hash=ArtifactsByHash(store, reader) if settings.enabled and settings.compress_api else None,
@@ -204,9 +161,54 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         overview=overview,
         status=_status(settings, folder, models, overview, history),
         explainer=Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
-        running=running,
+        running=functools.partial(_running, settings, shared, tracer, replicas, priced),
     )
-    return services
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    settings: Settings,
+    shared: Shared,
+    tracer: Tracer | None,
+    replicas: Replicas,
+    priced: Sequence[Priced],
+    services: Services,
+) -> AsyncIterator[None]:
+    """Hold what the services need open."""
+    tune_interpreter()
+    models, history, metrics = [one.planner.models for one in services.routes.all], services.history, services.metrics
+    async with contextlib.AsyncExitStack() as at_the_end:  # each is closed, even if closing another fails
+        if tracer is not None:
+            at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
+        for one in models:
+            at_the_end.push_async_callback(one.upstream.aclose)
+            at_the_end.push_async_callback(one.close)
+        at_the_end.callback(shared.reader.close)
+        for close in (shared.store.close, shared.resolver.aclose, services.readiness.close, history.close):
+            at_the_end.push_async_callback(close)
+        for one in models:
+            one.start()
+            at_the_end.callback(asyncio.create_task(_every(REFRESH_SECONDS, one.learning.refresh)).cancel)
+        await at_the_end.enter_async_context(_sharing(*replicas))
+        for work in (
+            history.write_for_ever(),
+            give_memory_back(services.workload),
+            _every(SHOW_SECONDS, lambda: metrics.load(services.workload.queued, services.room.waiting)),
+            _prepare_for_refusals(),
+            look_after(settings.data_dir, shared.tenants),
+        ):
+            at_the_end.callback(asyncio.create_task(work).cancel)
+        await shared.store.start()
+        if settings.mcp:
+            services.mcp = await at_the_end.enter_async_context(_mcp(shared.tools, services.rights))
+        history.max_rows = _stored(settings)
+        metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
+        yield
+
+
+def _stored(settings: Settings) -> int:
+    """How many requests are kept."""
+    return settings.decisions.stored if settings.enabled else 0
 
 
 class Shared(Struct, frozen=True):
@@ -218,6 +220,17 @@ class Shared(Struct, frozen=True):
     tenants: Tenants
     recorder: Recorder
     resolver: Resolver
+
+
+def _routes(settings: Settings, shared: Shared) -> Routes:
+    named = settings.named_upstreams
+    routes = [_route(settings.before(one), shared, name if settings.upstreams else "") for name, one in named.items()]
+    return Routes(routes, settings.server.max_body_bytes)
+
+
+def _priced(settings: Settings, models: Sequence[ModelResolver]) -> list[Priced]:
+    named = zip(settings.named_upstreams, models, strict=True)
+    return [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in named]
 
 
 def _route(settings: Settings, shared: Shared, name: str) -> Route:
@@ -261,9 +274,7 @@ def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Read
     return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
-def _state(
-    settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics
-) -> tuple[StateContact | None, SharedLearning | None]:
+def _replicas(settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics) -> Replicas:
     """The server through which replicas share lessons, if there is one."""
     if settings.state.url is None:
         return None, None

@@ -127,7 +127,7 @@ class Running:
 
 async def _live(services: Services, has_started: asyncio.Future[None]) -> None:
     """Run services until nobody uses them. One task enters and leaves, as task groups in them must."""
-    async with services.running():
+    async with services.running(services):
         has_started.set_result(None)
         await services.unused.wait()
 

@@ -81,7 +81,7 @@ class Made:
     let_go = Services.let_go
 
     @contextlib.asynccontextmanager
-    async def running(self):
+    async def running(self, _):
         if self.mode == "off":
             raise OSError("it is off")
         yield

@@ -71,7 +71,7 @@ class Services(Struct, eq=False, kw_only=True):
     overview: Overview
     status: StatusReport
     explainer: Explainer
-    running: Callable[[], AbstractAsyncContextManager[None]]
+    running: Callable[[Services], AbstractAsyncContextManager[None]]
     """Holds connections, files and background tasks open."""
     uses: int = 1
     """Requests under way, and one for as long as the next request gets these services."""
