@@ -24,10 +24,8 @@ from proxy.errors import (
 from proxy.shell.endpoints.responses import ResponseSender, no_trace, raw_path, request_id_of
 from proxy.shell.endpoints.services import Services
 from proxy.shell.http import (
-    KeepAlive,
     Received,
     Upload,
-    connection_of,
     read_body,
     until_client_leaves,
 )
@@ -40,7 +38,7 @@ from proxy.shell.relay import (
     Routes,
     Served,
     asks_for_models,
-    send_models,
+    models_of,
 )
 from proxy.shell.resources import Kept, UnderWay, logger, write_lines_for
 from proxy.shell.telemetry import RequestRecord
@@ -63,8 +61,7 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
     request_id = request_id_of(headers)
     record = services.recorder.begin(request_id.decode(), headers)
     record.api = wire.api
-    alive = KeepAlive(send, wire)
-    sender = ResponseSender(alive.send, request_id, wire, alive, connection_of(scope))
+    sender = ResponseSender(send, request_id, wire)
     served: Served | None = None
     route = services.routes.default
     share = services.workload.share()
@@ -77,7 +74,7 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
         async with until_client_leaves(receive) as stop_watching:
             route = await services.routes.of(wire, headers, received.body, matched.model)
             record.note_route(route.name)
-            served = await _served(scope, route, received, kept, record, alive, sender)
+            served = await _served(scope, route, received, kept, record, sender)
             response = _of_known_path(served.response, scope, wire, route)
             await sender.pass_on(response, stop_watching, record.headers())
             _note_end(record, served, sender, wire, route)
@@ -98,7 +95,7 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
         UnderWay.count -= 1
         kept.close()
         share.release()
-        record.note_response(200 if alive.is_committed else sender.status, sender.sent_bytes)
+        record.note_response(200 if sender.is_committed else sender.status, sender.sent_bytes)
         services.recorder.finish(record)
         if served is not None:
             await sender.let_go(served.response)
@@ -121,13 +118,12 @@ def _served(
     received: Received,
     kept: Kept,
     record: RequestRecord,
-    alive: KeepAlive,
     sender: ResponseSender,
 ) -> Awaitable[Served]:
     """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
 
     async def pass_on(headers: Headers, piece: bytes) -> None:
-        await alive.pass_on(sender.head(headers, record.headers()), piece)
+        await sender.pass_early(headers, record.headers(), piece)
 
     services, matched = _asked(scope)
     headers: Headers = scope["headers"]
@@ -136,7 +132,7 @@ def _served(
     seconds = route.relay.keepalive_seconds(headers)
     came = Arrived(cast("Wire", matched.wire), target, headers, received, kept, access, early, matched.model)
     serving = route.relay.serve(came, record)
-    return serving if seconds is None else _commented(serving, seconds, alive, early, sender)
+    return serving if seconds is None else _commented(serving, seconds, early, sender)
 
 
 def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, wire: Wire, route: Route) -> None:
@@ -162,10 +158,8 @@ def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route
     return response
 
 
-async def _commented(
-    serving: Awaitable[Served], seconds: float, alive: KeepAlive, early: EarlyBytes, sender: ResponseSender
-) -> Served:
-    async with alive.comments(seconds, lambda: early.client_streams, sender.head([], [])):
+async def _commented(serving: Awaitable[Served], seconds: float, early: EarlyBytes, sender: ResponseSender) -> Served:
+    async with sender.comments(seconds, lambda: early.client_streams):
         return await serving
 
 
@@ -175,7 +169,7 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
     headers: Headers = scope["headers"]
     request_id = request_id_of(headers)
     write_lines_for(request_id.decode())
-    sender = ResponseSender(send, request_id, wire_over(matched.path), connection=connection_of(scope))
+    sender = ResponseSender(send, request_id, wire_over(matched.path))
     pause_seconds = services.server.body_timeout_seconds
     upload = Upload(Request(scope, receive), pause_seconds) if _has_body(headers) else None
     if (refused := _unpassable(scope)) is not None:
@@ -187,7 +181,8 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
         async with until_client_leaves(receive, upload.finished if upload else None) as stop_watching:
             body = await _body_of(upload)
             if len(services.routes.all) > 1 and asks_for_models(scope):
-                await send_models(services.routes, scope, send)
+                listed = await models_of(services.routes, headers)
+                await Response(listed, media_type="application/json")(scope, receive, send)
                 return
             await _pass_on(scope, body, sender, stop_watching)
     except ProxyError as error:

@@ -295,11 +295,11 @@ async def events(request: Request, services: Serving) -> Response:
     return StreamingResponse(news, headers=_EVENT_HEADERS)
 
 
-async def _news(connection: Any, history: History, last: int) -> AsyncIterator[bytes]:
+async def _news(connections: Any, history: History, last: int) -> AsyncIterator[bytes]:
     """Events, until the server stops; `last`: the newest decision that the page has."""
     yield b"retry: 1000\n\n"
     end, sent = time.monotonic() + LIFE_SECONDS, b"[]"
-    while time.monotonic() < end and not (connection is not None and connection.is_draining):
+    while time.monotonic() < end and not (connections is not None and connections.is_draining):
         decisions = await history.ask(Table.news, last, MAX_AT_ONCE)
         last = decisions[0].id if decisions else last
         running = jsontext.dump(await history.running())

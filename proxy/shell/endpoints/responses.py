@@ -7,10 +7,12 @@ names the path or the parameter and does not repeat what was sent.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import html
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,11 +35,10 @@ from proxy.errors import (
     UnknownPath,
     UpstreamError,
 )
-from proxy.shell.http import KeepAlive, Losable, respond
 from proxy.shell.operator import MAX_HOURS
-from proxy.shell.relay import AnyResponse, PeekedResponse, StreamedResponse
+from proxy.shell.relay import AnyResponse, PeekedResponse
 from proxy.shell.telemetry import MAX_DECISIONS
-from proxy.shell.upstream import Headers, UpstreamResponse, header
+from proxy.shell.upstream import Headers, header
 from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, compress_api, like
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -51,61 +52,86 @@ _WITHOUT_BODY: Final = (204, 304)
 of a 304 (RFC 9111 3.2)."""
 
 
-_HANDING_ON: Final = (UpstreamResponse, PeekedResponse, StreamedResponse)
-"""Responses that pass as they arrive."""
+_MAX_ERROR_BYTES: Final = 1024 * 1024
+"""Limit for a response that must be sent in another form; errors are far shorter."""
 
 
 class ResponseSender(Struct, eq=False):
-    """Sends one response, and knows whether it has begun."""
+    """Sends one response, and knows whether it has begun.
+
+    Bytes may be sent before it is decided, to keep the client waiting. Its status is then 200, so a later error is
+    reported in the body: as an event of a stream, else as JSON. That is why `overflow.keepalive_seconds` is off by
+    default.
+    """
 
     _send: Send
     _request_id: bytes
     _wire: Wire = DEFAULT
-    _alive: KeepAlive | None = None
-    """Owner of `send`, if bytes may be sent before the response is decided."""
-    connection: Losable | None = None
-    """The client's, on which a response may be handed on piece by piece."""
     status: int = 0
-    """Status of the response; 0 until it has begun."""
+    """Status of the response; 0 until it is decided."""
+    is_committed: bool = False
+    """Whether the client has the head of a success, and the beginning of its body, before that."""
     sent_bytes: int = 0
     last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, _PIECES_OF_THE_END))
     """The end of what was sent."""
+    _as_events: bool = True
+    """Whether the committed body is a stream."""
+    _starting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the head of such a body is sent."""
     _is_read: bool = False
-    _send_piece: Send | None = None
-    """Set once a response may be handed on piece by piece."""
 
     @property
     def is_whole(self) -> bool:
         """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
         return self._wire.is_complete(self.last.joined)
 
-    def head(self, headers: Headers, own: Headers) -> Headers:
-        """The headers of a response, with the proxy's `own`."""
-        return [*self._with_request_id(headers), *own]
+    async def pass_early(self, headers: Headers, own: Headers, piece: bytes) -> None:
+        """Pass on what the upstream sends before any content. `headers` are for a client that has none yet."""
+        async with self._starting:
+            if not (self.is_committed or self.status):  # a later round's head would be a second one
+                await self._begin(200, self._head(200, headers, own))
+                self.is_committed, self._as_events = True, self._wire.framing.is_stream(headers)
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    @contextlib.asynccontextmanager
+    async def comments(self, seconds: float, wanted: Callable[[], bool]) -> AsyncIterator[None]:
+        """Send a comment at this interval. `wanted` is called before each: whether the client wants a stream is known
+        once its request has been read."""
+        framing = self._wire.framing
+        head = [(b"content-type", framing.content_type), (b"cache-control", b"no-cache")]
+
+        async def tick() -> None:
+            while framing.comment:
+                await asyncio.sleep(seconds)
+                if wanted():
+                    await self.pass_early(head, [], framing.comment)
+
+        ticking = asyncio.create_task(tick())
+        try:
+            yield
+        finally:
+            ticking.cancel()
 
     async def pass_on(self, answer: AnyResponse, stop_watching: Callable[[], object], own: Headers) -> None:
         """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
-        headers = self.head(answer.headers, own)
-        if answer.status in _WITHOUT_BODY:
-            headers = [pair for pair in headers if pair[0] != b"content-length"]
         self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
-        await self._send({"type": "http.response.start", "status": answer.status, "headers": headers})
-        if whole is not None:
-            await self._end(whole, stop_watching)
-            return
-        send = self._send if self._alive is None else self._alive.rest
-        if self.connection is not None and isinstance(answer, _HANDING_ON):
-            self._send_piece = send
-            answer.hand_to(self)
+        if not self.is_committed:
+            await self._begin(answer.status, self._head(answer.status, answer.headers, own))
+        elif not self._wire.framing.is_stream(answer.headers) if self._as_events else answer.status >= 400:
+            whole = self._translated(whole if whole is not None else await _beginning(answer.chunks()))
+        if whole is None:
+            await self._pass_pieces(answer.chunks())
+        await self._end(whole or b"", stop_watching)
+
+    async def _pass_pieces(self, pieces: AsyncIterator[bytes]) -> None:
         try:
-            async for piece in answer.chunks():
+            async for piece in pieces:
                 self.sent_bytes += len(piece)
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
                 self.last.add(piece)
         except UpstreamError:
             if not self.is_whole:
                 raise
-        await self._end(b"", stop_watching)
 
     async def _end(self, body: bytes, stop_watching: Callable[[], object]) -> None:
         """Send the end of a response, or all of it."""
@@ -115,31 +141,6 @@ class ResponseSender(Struct, eq=False):
         await self._send({"type": "http.response.body", "body": body})
         if body:
             self.last.add(body)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether the client's connection takes a piece at once."""
-        return self._send_piece is not None and self.connection is not None and self.connection.is_writable
-
-    def take(self, piece: bytes) -> None:
-        """Forward a piece at once: it must be ready."""
-        self.sent_bytes += len(piece)
-        assert self._send_piece is not None, "it is ready"
-        sending = self._send_piece({"type": "http.response.body", "body": piece, "more_body": True})
-        for _ in sending.__await__():
-            raise AssertionError("a writable connection never waits")
-        self.last.add(piece)
-
-    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """A function that forwards chunks with the framing in which they came, if they would be sent in chunks
-        anyway."""
-        is_direct = self._alive is None or self._alive.is_direct
-        return self.connection.chunk_writer(stop) if self.connection is not None and is_direct else None
-
-    def note_written(self, pieces: Sequence[bytes]) -> None:
-        """These pieces were forwarded like that."""
-        self.sent_bytes += sum(map(len, pieces))
-        self.last.extend(pieces)
 
     async def let_go(self, answer: AnyResponse) -> None:
         """Close a response; if its client left with all of it, only when the body is over."""
@@ -155,15 +156,36 @@ class ResponseSender(Struct, eq=False):
             return
         self.status = error.status
         answer = refusal(error, [(b"x-request-id", self._request_id)], wire=self._wire)
-        headers = [*answer.raw_headers, *(own or [])]
-        await respond(self._send, error.status, headers, bytes(answer.body))
+        body = bytes(answer.body)
+        if self.is_committed:
+            body = self._translated(body)
+        else:
+            await self._begin(error.status, [*answer.raw_headers, *(own or [])])
+        await self._send({"type": "http.response.body", "body": body})
 
-    def _with_request_id(self, headers: Headers) -> Headers:
-        """The upstream's own id stays visible under another name: its support asks for it."""
-        if b"x-request-id" in dict(headers):
-            renamed = {b"x-request-id": b"x-upstream-request-id"}
-            headers = [(renamed.get(name, name), value) for name, value in headers]
-        return [*headers, (b"x-request-id", self._request_id)]
+    async def _begin(self, status: int, headers: Headers) -> None:
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    def _translated(self, body: bytes) -> bytes:
+        """A response that does not fit what has been sent of another, as an error at its end."""
+        encode = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
+        return encode(self.status, body)
+
+    def _head(self, status: int, headers: Headers, own: Headers) -> Headers:
+        """The headers of a response, with the proxy's `own`. The upstream's id stays visible under another name: its
+        support asks for it."""
+        left_out = b"content-length" if status in _WITHOUT_BODY else None
+        renamed = {b"x-request-id": b"x-upstream-request-id"}
+        kept = [(renamed.get(name, name), value) for name, value in headers if name != left_out]
+        return [*kept, (b"x-request-id", self._request_id), *own]
+
+
+async def _beginning(pieces: AsyncIterator[bytes]) -> bytes:
+    """As much of a body as an error may have."""
+    body = b""
+    async for piece in pieces:
+        body += piece[: _MAX_ERROR_BYTES - len(body)]
+    return body
 
 
 def request_id_of(headers: Headers) -> bytes:

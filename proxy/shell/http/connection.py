@@ -8,7 +8,6 @@ before.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -58,7 +57,8 @@ _PROBLEMS: Final = {"Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1
 
 
 class Connections(Struct):
-    """All connections of one process, and how much of the server each client may use."""
+    """All connections of one process, in each request's `scope["state"][STATE_KEY]`, and how much of the server each
+    client may use."""
 
     max_head_bytes: int
     head_seconds: float
@@ -67,7 +67,7 @@ class Connections(Struct):
     waiting: dict[Connection, None] = {}
     """Connections without a request under way, the longest idle first."""
     is_draining: bool = False
-    """The server stops: each response ends its connection."""
+    """The server stops: each response ends its connection, and responses without an end should end."""
 
 
 class Connection(HttpToolsProtocol):
@@ -75,7 +75,7 @@ class Connection(HttpToolsProtocol):
 
     def __init__(self, connections: Connections, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.app_state = {**self.app_state, STATE_KEY: self}
+        self.app_state = {**self.app_state, STATE_KEY: connections}
         self._all = connections
         self._served: RequestResponseCycle | None = None
         """The request under way, or the last one; `cycle` is the newest, which may wait for it."""
@@ -89,8 +89,6 @@ class Connection(HttpToolsProtocol):
         """Received since the last head or piece of a body ended."""
         self._body_bytes = self._content_bytes = 0
         """Size of this body: as received, and without the framing of its chunks."""
-        self._stop_chunks: Callable[[], None] | None = None
-        """Called when the connection is no longer writable."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         most, waiting = self._all.max_connections, self._all.waiting
@@ -228,7 +226,6 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         following = self.pipeline[-1][0] if self.pipeline else None
         super().on_response_complete()
-        self._stop_chunks = None
         if following is not None:
             self._served = following
         elif self.transport.is_closing():
@@ -242,28 +239,7 @@ class Connection(HttpToolsProtocol):
             if self._is_in_head or self._all.is_draining:
                 self._wait(self._all.head_seconds)
 
-    @property
-    def is_writable(self) -> bool:
-        """See Losable."""
-        return self._is_busy and not (self.flow.write_paused or self.transport.is_closing())
-
-    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        """See Losable."""
-        if self._served is None or not self._served.chunked_encoding or not self.is_writable:
-            return None
-        self._stop_chunks = stop
-        return self.transport.write
-
-    @property
-    def is_draining(self) -> bool:
-        """Whether the server is stopping, so that responses without an end should end."""
-        return self._all.is_draining
-
     # The end.
-
-    def pause_writing(self) -> None:
-        self._stop_writing()
-        super().pause_writing()
 
     def shutdown(self) -> None:
         """The server stops: respond to the current request, and to what arrives within a moment. A response whose head
@@ -281,11 +257,6 @@ class Connection(HttpToolsProtocol):
         else:
             super().timeout_keep_alive_handler()  # no request is left without a response
 
-    def _stop_writing(self) -> None:
-        if self._stop_chunks is not None:
-            self._stop_chunks()
-            self._stop_chunks = None
-
     def _refuse(self, error: ProxyError) -> None:
         """Read nothing more, and say why once what came before has its response. A response that has begun breaks off
         if what is wrong is the body of its own request."""
@@ -302,7 +273,6 @@ class Connection(HttpToolsProtocol):
 
     def _lose(self) -> None:
         """Tell the application that its client is gone."""
-        self._stop_writing()
         if self._served is not None:  # uvicorn tells only the newest
             self._served.disconnected = True
             self._served.message_event.set()

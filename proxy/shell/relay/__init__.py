@@ -2,7 +2,7 @@
 
 from proxy.shell.relay.peeking import HELD_BYTES, PeekedResponse
 from proxy.shell.relay.relay import AnyResponse, Arrived, Relay, Served
-from proxy.shell.relay.routes import Route, Routes, asks_for_models, send_models
+from proxy.shell.relay.routes import Route, Routes, asks_for_models, models_of
 from proxy.shell.relay.sends import EarlyBytes
 from proxy.shell.relay.tool_loop import StreamedResponse
 
@@ -18,5 +18,5 @@ __all__ = [
     "Served",
     "StreamedResponse",
     "asks_for_models",
-    "send_models",
+    "models_of",
 ]

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
-from starlette.types import Scope, Send
+from starlette.types import Scope
 
 from proxy.core.text import Raw, jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest, ProxyError, UpstreamUnreachable
-from proxy.shell.http import content_headers, plain_body, respond
+from proxy.shell.http import plain_body
 from proxy.shell.planning import Planner
 from proxy.shell.relay.relay import Relay
 from proxy.shell.resources import in_thread
@@ -94,9 +94,9 @@ def asks_for_models(scope: Scope) -> bool:
     return bool(scope["method"] == "GET" and scope["path"].rstrip("/") == PATH)
 
 
-async def send_models(routes: Routes, scope: Scope, send: Send) -> None:
-    """Respond with the lists of all upstreams together. Raises UpstreamUnreachable if none has one."""
-    headers: Headers = [pair for pair in scope["headers"] if pair[0] != b"accept-encoding"]
+async def models_of(routes: Routes, headers: Headers) -> bytes:
+    """The lists of all upstreams together. Raises UpstreamUnreachable if none has one."""
+    headers = [pair for pair in headers if pair[0] != b"accept-encoding"]
     without_key, meant = [pair for pair in headers if pair[0] in _NO_SECRETS], routes.of_key(headers)
     lists = await asyncio.gather(
         *(
@@ -110,8 +110,7 @@ async def send_models(routes: Routes, scope: Scope, send: Send) -> None:
             entries.setdefault(_name_of(raw), raw)
     if all(listed is None for listed in lists):
         raise UpstreamUnreachable("no upstream sent its list of models")
-    body = jsontext.join_object({"object": b'"list"', "data": jsontext.join_array(list(entries.values()))})
-    await respond(send, 200, content_headers(b"application/json", len(body)), body)
+    return jsontext.join_object({"object": b'"list"', "data": jsontext.join_array(list(entries.values()))})
 
 
 async def _listed(route: Route, headers: Headers) -> Sequence[Raw] | None:

@@ -7,7 +7,6 @@ import uvicorn
 from support.noting_socket import NotingSocket
 from uvicorn.server import ServerState
 
-from proxy.shell.http import connection_of
 from proxy.shell.http.connection import Connection, Connections
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
@@ -76,64 +75,6 @@ async def test_a_client_without_chunks_gets_a_response_that_ends_with_its_connec
     assert (b"chunked" in head, body, socket.is_closed) == (False, b"body", True)
 
 
-async def test_chunks_of_a_response_leave_as_they_are_until_there_is_no_room_for_them():
-    stopped, requested, over = list[str](), asyncio.Event(), asyncio.Event()
-
-    async def app(scope, _, send):
-        connection = connection_of(scope)
-        assert connection.chunk_writer(lambda: None) is None, "there is no head yet"
-        await send({**HEAD, "headers": []})
-        await send({"type": "http.response.body", "body": b"a", "more_body": True})
-        writer = connection.chunk_writer(lambda: stopped.append("full"))
-        writer(b"1\r\nb\r\n")
-        requested.set()
-        await over.wait()
-        assert connection.chunk_writer(lambda: None) is not None
-        await send({"type": "http.response.body", "body": b""})
-        assert connection.chunk_writer(lambda: None) is None, "it has ended"
-
-    connection, socket = _connected(app)
-    connection.data_received(REQUEST)
-    await requested.wait()
-    connection.pause_writing()
-    assert connection.chunk_writer(lambda: None) is None
-    connection.resume_writing()
-    connection.pause_writing()
-    assert stopped == ["full"]
-    connection.resume_writing()
-    over.set()
-    await _turns()
-    head, _, body = b"".join(socket.sent).partition(b"\r\n\r\n")
-    assert b"transfer-encoding: chunked" in head
-    assert body == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
-
-
-async def test_a_lost_connection_takes_no_more_chunks_and_a_response_of_known_length_none():
-    stopped, requested = list[str](), asyncio.Event()
-
-    def app_with(headers):
-        async def app(scope, _, send):
-            connection = connection_of(scope)
-            await send({**HEAD, "headers": headers})
-            await send({"type": "http.response.body", "body": b"a", "more_body": True})
-            if connection.chunk_writer(lambda: stopped.append("lost")) is None:
-                stopped.append("never began")
-            requested.set()
-            await asyncio.Event().wait()
-
-        return app
-
-    for headers, reason in (([], "lost"), (HEAD["headers"], "never began")):
-        connection, _ = _connected(app_with(headers))
-        connection.data_received(REQUEST)
-        await requested.wait()
-        connection.connection_lost(None)
-        assert stopped.pop() == reason
-        assert not stopped
-        assert not connection.is_writable
-        requested.clear()
-
-
 UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
 """The beginning of a request."""
 
@@ -141,24 +82,24 @@ UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\
 async def test_a_client_refused_in_the_middle_of_its_body_is_gone_for_the_application_and_may_still_read():
     reported = list[str]()
 
-    async def app(scope, receive, send):
+    async def app(_, receive, send):
         while (message := await receive())["type"] != "http.disconnect":
             reported.append(message["body"].decode())
         await send(HEAD)
         await send({"type": "http.response.body", "body": b"late"})
-        reported.append(f"writable: {connection_of(scope).is_writable}")
+        reported.append("end")
 
     connection, socket = await _served(app, UPLOAD)
     connection.data_received(b"this is no chunk\r\n")
     await _turns()
-    assert reported == ["a", "writable: False"]
+    assert reported == ["a", "end"]
     assert [sent.partition(b"\r\n")[0] for sent in socket.sent] == [b"HTTP/1.1 400 Bad Request"]
     assert (socket.is_ended, socket.is_closed, socket.is_paused) == (True, False, False)
     for _ in range(65):
         connection.data_received(bytes(1024 * 1024))
     assert (socket.is_closed, socket.is_paused) == (False, True), "a flood is not read for ever"
     connection.connection_lost(None)
-    assert reported == ["a", "writable: False"]
+    assert reported == ["a", "end"]
 
 
 @pytest.mark.parametrize("ends", [True, False])
@@ -174,21 +115,6 @@ async def test_no_refusal_is_written_into_a_response_that_has_begun(ends):
     await _turns()
     assert b"".join(socket.sent).partition(b"\r\n\r\n")[2] == (b"1234" if ends else b"12")
     assert (socket.is_ended, socket.is_closed) == (True, False)
-
-
-async def test_a_finished_response_is_not_stopped():
-    stopped = list[str]()
-
-    async def app(scope, _, send):
-        connection = connection_of(scope)
-        await send({**HEAD, "headers": []})
-        await send({"type": "http.response.body", "body": b"a", "more_body": True})
-        connection.chunk_writer(lambda: stopped.append("full"))
-        await send({"type": "http.response.body", "body": b""})
-
-    connection, _ = await _served(app)
-    connection.pause_writing()
-    assert stopped == []
 
 
 async def test_a_client_that_sends_ahead_is_read_again_once_its_requests_are_answered():
