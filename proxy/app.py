@@ -40,7 +40,7 @@ from proxy.shell.endpoints import (
     listens_here_only,
     upstream_check,
 )
-from proxy.shell.models import ModelResolver, Prices
+from proxy.shell.models import Learning, ModelResolver, Prices
 from proxy.shell.operator import Explainer, Overview, Priced, StatusReport
 from proxy.shell.planning import HiddenCallMemory, Pipelines, Planner
 from proxy.shell.references import Downloads, FetchCache, Resolver
@@ -68,14 +68,21 @@ async def _prepare_for_refusals() -> None:
     await asyncio.to_thread(prepare)
 
 
-async def _every(seconds: float, work: Callable[[], None]) -> None:
+async def _follow(learning: Learning) -> None:
+    """Look in a thread: the disk may be slow."""
     while True:
-        await asyncio.sleep(seconds)
-        work()
+        await asyncio.sleep(REFRESH_SECONDS)
+        await asyncio.to_thread(learning.refresh)
 
 
 Replicas: TypeAlias = "tuple[StateContact | None, SharedLearning | None]"
 """The server through which replicas share lessons, and what shares them; None without."""
+
+
+async def _show_load(services: Services) -> None:
+    while True:
+        await asyncio.sleep(SHOW_SECONDS)
+        services.metrics.load(services.workload.queued, services.room.waiting)
 
 
 class Inherited(Struct):
@@ -188,12 +195,12 @@ async def _running(
             at_the_end.push_async_callback(close)
         for one in models:
             one.start()
-            at_the_end.callback(asyncio.create_task(_every(REFRESH_SECONDS, one.learning.refresh)).cancel)
+            at_the_end.callback(asyncio.create_task(_follow(one.learning)).cancel)
         await at_the_end.enter_async_context(_sharing(*replicas))
         for work in (
             history.write_for_ever(),
             give_memory_back(services.workload),
-            _every(SHOW_SECONDS, lambda: metrics.load(services.workload.queued, services.room.waiting)),
+            _show_load(services),
             _prepare_for_refusals(),
             look_after(settings.data_dir, shared.tenants),
         ):

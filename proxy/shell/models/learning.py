@@ -8,6 +8,7 @@ workers share the rows through one small file; without a writable file they last
 from __future__ import annotations
 
 import math
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -42,12 +43,14 @@ _COUNTED: Final = facts.IN_TOKENS - {facts.SEARCH} | {facts.RATE, facts.RATE_OF_
 
 
 class Learning:
-    """Lessons about the models of one upstream. `limits` and `ratio` may be called from any thread."""
+    """Lessons about the models of one upstream. `limits`, `ratio` and `refresh` may be called from any thread."""
 
     def __init__(
         self, folder: Path, upstream: str, *, enabled: bool = True, clock: Callable[[], float] = time.time
     ) -> None:
         self._file = SharedFile(folder / "lessons.json", Contents)
+        self._lock = threading.Lock()
+        """Held from a look at the file until what it says is known: a lesson of that moment must not be lost."""
         self.upstream = upstream
         self._enabled = enabled
         self._clock = clock
@@ -304,20 +307,21 @@ class Learning:
         file and one at the clock if nothing is."""
         if not self._enabled:
             return
-        is_news = self._file.is_news()
-        if not is_news and self._checked <= self._clock() < self._until:
-            return
-        known = self.known
-        if is_news:
-            try:
-                everything = self._file.read()
-            except (OSError, ValueError) as error:
-                self._warn("learning_not_read", error)
+        with self._lock:
+            is_news = self._file.is_news()
+            if not is_news and self._checked <= self._clock() < self._until:
                 return
-            if everything is None:
-                self._samples.clear()
-            known = dict((everything or {}).get(self.upstream, ()))
-        self._know(known)
+            known = self.known
+            if is_news:
+                try:
+                    everything = self._file.read()
+                except (OSError, ValueError) as error:
+                    self._warn("learning_not_read", error)
+                    return
+                if everything is None:
+                    self._samples.clear()
+                known = dict((everything or {}).get(self.upstream, ()))
+            self._know(known)
 
     def erase(self, model: str | None = None) -> Sequence[tuple[str, str]]:
         """Forget a model, or everything, of every upstream; returns what was forgotten, as upstreams and models."""
@@ -383,11 +387,12 @@ class Learning:
             self._know(facts.joined(facts.joined(self.known, written), rows))
             return {**(everything or {}), self.upstream: [*self.known.items()]}
 
-        try:
-            self._file.change(changed)
-        except OSError as error:
-            changed(None)
-            self._warn("learning_not_kept", error)
+        with self._lock:
+            try:
+                self._file.change(changed)
+            except OSError as error:
+                changed(None)
+                self._warn("learning_not_kept", error)
 
     def _know(self, rows: Rows) -> None:
         """Replace what is known; the file forgets what is too old at the next lesson."""
