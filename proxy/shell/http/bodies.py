@@ -22,7 +22,7 @@ from starlette.types import Message
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources import Share
-from proxy.shell.upstream import Headers
+from proxy.shell.upstream import Headers, header
 
 _DISCARDED_BYTES: Final = 1024 * 1024
 _DISCARD_SECONDS: Final = 5.0
@@ -33,8 +33,8 @@ async def read_body(request: Request, limit_bytes: int, pause_seconds: float, sh
     """The whole body; each piece of it waits for room in the `share`. Raises BodyTooLarge, before reading if the length
     is announced; ClientLeft; and RequestTimeout if the client pauses for this long, not counting the time for which it
     is held up."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit_bytes:
+    announced = header(request.scope["headers"], b"content-length")
+    if announced.isdigit() and int(announced) > limit_bytes:
         raise too_large(f"{int(announced):,} bytes", limit_bytes)
     pieces: list[bytes] = []
     length = 0

@@ -185,17 +185,17 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._check_fields()
-        headers = self.headers
-        if codings := [value for name, value in headers if name == b"transfer-encoding"]:
-            _check_codings(codings)
+        headers, named = self.headers, dict(self.headers)
+        if b"transfer-encoding" in named:
+            _check_codings([value for name, value in headers if name == b"transfer-encoding"])
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise NoTunnel("this is no forward proxy: CONNECT opens no tunnel here")
             return  # it comes again: see _feed
         if len(self.pipeline) >= MAX_AHEAD:
             raise MalformedRequest(f"more than {MAX_AHEAD} requests were sent before the response to the first")
-        # llhttp leaves the blanks after a length.
-        headers[:] = [(n, v.strip()) if n == b"content-length" else (n, v) for n, v in headers]
+        if not named.get(b"content-length", b"0").isdigit():  # llhttp leaves the blanks after it
+            headers[:] = [(name, value.strip() if name == b"content-length" else value) for name, value in headers]
         super().on_headers_complete()
         self.headers = []  # the trailer's, which no application sees
         self._is_in_body, self._is_timed = True, False
