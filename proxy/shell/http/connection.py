@@ -71,7 +71,7 @@ class Connections(Struct):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection."""
+    """One connection; requests that are sent ahead wait in uvicorn's queue."""
 
     def __init__(self, connections: Connections, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -147,15 +147,8 @@ class Connection(HttpToolsProtocol):
 
     def _check(self) -> None:
         """Check the limits for what has arrived of a head, of the line of a chunk or of a trailer."""
-        most = self._all.max_head_bytes
-        if self._fed_bytes > most:
-            raise (
-                _too_large(most)
-                if not self._is_in_body
-                else MalformedRequest(
-                    f"the request has a chunk or trailer with over {most:,} other bytes (server.max_header_bytes)"
-                )
-            )
+        if self._fed_bytes > self._all.max_head_bytes:
+            raise self._too_large(MalformedRequest, "chunk or trailer") if self._is_in_body else self._too_large()
         if self._body_bytes > _FREE_CHUNK_BYTES + 3 * self._content_bytes:
             raise MalformedRequest("the request's chunks have less than 3 bytes each on average")
         if self._is_in_head:
@@ -169,7 +162,11 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) > MAX_HEADERS:
             raise HeadTooLarge(f"the request has more than {MAX_HEADERS} headers")
         if len(self.url) + len(b"".join(map(b"%b: %b\r\n".__mod__, self.headers))) > self._all.max_head_bytes:
-            raise _too_large(self._all.max_head_bytes)
+            raise self._too_large()
+
+    def _too_large(self, kind: type[ProxyError] = HeadTooLarge, what: str = "head") -> ProxyError:
+        most = self._all.max_head_bytes
+        return kind(f"the {what} of the request has more than {most:,} bytes (server.max_header_bytes)")
 
     @property
     def _is_in_head(self) -> bool:
@@ -322,10 +319,6 @@ def _check_codings(values: list[bytes]) -> None:
         raise MalformedRequest("the request does not say plainly how long its body is")
     if len(codings) > 1:
         raise UnknownCoding("a request may have no transfer coding but chunked; Content-Encoding can be read")
-
-
-def _too_large(most_bytes: int) -> HeadTooLarge:
-    return HeadTooLarge(f"the head of the request has more than {most_bytes:,} bytes (server.max_header_bytes)")
 
 
 def _answer(error: ProxyError) -> bytes:

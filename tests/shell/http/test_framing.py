@@ -185,7 +185,7 @@ def test_trailers_are_bounded_like_heads(trailer, cuts):
 
 def test_the_line_before_a_chunk_does_not_go_on_for_ever():
     (refusal,) = served(CHUNKED + b"1;" + b"e" * 4_000 + b"\r\na\r\n0\r\n\r\n", BYTEWISE)
-    assert str(refusal).startswith("malformed_request: the request has a chunk or trailer with over 2,000 other bytes")
+    assert str(refusal).startswith("malformed_request: the chunk or trailer of the request has more than 2,000 bytes")
     assert served(CHUNKED + b"1;" + b"e" * 1_900 + b"\r\na\r\n0\r\n\r\n" + GET, BYTEWISE) == [b"a", b""]
 
 
