@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 from urllib.parse import parse_qsl
 
@@ -38,7 +38,6 @@ from proxy.errors import (
     RangeOutside,
 )
 from proxy.shell.artifacts import ArtifactStat, Stored, is_artifact
-from proxy.shell.endpoints.guard import ArtifactRights
 from proxy.shell.endpoints.responses import (
     CLIENT_KEY,
     JSON_RESPONSES,
@@ -213,61 +212,57 @@ class Content(StreamingResponse):
 
 
 async def _read(request: Request, services: Services, name: str, request_id: str | None, byte_range: str) -> Response:
-    """Raises ProxyError."""
+    """Raises ProxyError, and MissingKey if a key might open what was not found."""
     parameters = _parameters(request.scope["query_string"])
     tenant = services.rights.tenant_of(request.scope)
-    if request_id is not None:
-        if len(parameters) > 1:
-            raise BadArtifactQuery("`instead` takes no other parameter: it is always whole", param="instead")
-        text = _instead(request.scope, services, name, request_id, tenant)
-        return Response(text.encode("utf-8", "replace"), headers={**_GUARD, "content-type": _TEXT})
-    query = Query.parse(parameters)
     try:
+        if request_id is not None:
+            return _instead(services.replacements.find(request_id, tenant, name), parameters)
+        query = Query.parse(parameters)
         stored = await services.reader.find(name, tenant)
     except ArtifactNotFound:
-        _ask_for_key(request.scope, services.rights, tenant)
+        if tenant is not None and services.rights.needs_key(request.scope):
+            raise MissingKey(
+                "artifact not found without a key: send the API key of its request, in the same header"
+            ) from None
         raise
-    if query is not None:
-        if byte_range:
-            raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
-        page = await services.reader.page(stored, query)
-        return Response(page, headers={**_GUARD, "content-type": "application/json" if query.stat else _TEXT})
-    # An unknown unit is ignored: RFC 9110, 14.2.
-    is_part = byte_range.startswith("bytes=") and request.method == "GET"
-    start, stop = _requested_bytes(byte_range, stored) if is_part else (0, stored.size)
-    headers = {
-        **_GUARD,
-        "accept-ranges": "bytes",
-        "etag": _etag(stored),
-        "content-type": _type_of(stored),
-        "content-length": str(stop - start),
-        "content-disposition": _disposition(stored),
-    }
-    if is_part:
-        headers["content-range"] = f"bytes {start}-{stop - 1}/{stored.size}"
-    if request.method == "HEAD":
-        return Response(headers=headers)
-    return Content(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
+    if query is None:
+        return _whole(request, services, stored, byte_range)
+    if byte_range:
+        raise BadArtifactQuery("a range of bytes is one of the whole; send either `Range` or a query")
+    page = await services.reader.page(stored, query)
+    return Response(page, headers={**_GUARD, "content-type": "application/json" if query.stat else _TEXT})
 
 
-def _instead(scope: Scope, services: Services, name: str, request_id: str, tenant: str | None) -> str:
+def _instead(text: str | None, parameters: Mapping[str, str]) -> Response:
     """The replacement text in a request."""
-    found = services.replacements.find(request_id, tenant, name)
-    if found is None:
-        _ask_for_key(scope, services.rights, tenant)
+    if len(parameters) > 1:
+        raise BadArtifactQuery("`instead` takes no other parameter: it is always whole", param="instead")
+    if text is None:
         raise ArtifactNotFound(
             "what stood in its place is not known: the worker that served the request remembers it in memory, for "
             "its latest requests, and tells only who has the key"
         )
-    return found
+    return Response(text.encode("utf-8", "replace"), headers={**_GUARD, "content-type": _TEXT})
 
 
-def _ask_for_key(scope: Scope, rights: ArtifactRights, tenant: str | None) -> None:
-    """Raises MissingKey if a key might open what was not found."""
-    if tenant is not None and rights.needs_key(scope):
-        raise MissingKey(
-            "artifact not found without a key: send the API key of its request, in the same header"
-        ) from None
+def _whole(request: Request, services: Services, stored: Stored, byte_range: str) -> Response:
+    """The content, or a range of its bytes: an unknown unit is ignored (RFC 9110, 14.2)."""
+    kind = stored.metadata.media_type.encode("ascii", "replace").decode()
+    how = "inline" if kind.startswith(_SHOWN) else "attachment"
+    headers = {**_GUARD, "accept-ranges": "bytes", "etag": f'"{stored.name}"'}
+    is_part = byte_range.startswith("bytes=") and request.method == "GET"
+    start, stop = _requested_bytes(byte_range, stored.size, headers) if is_part else (0, stored.size)
+    if is_part:
+        headers["content-range"] = f"bytes {start}-{stop - 1}/{stored.size}"
+    headers |= {
+        "content-type": f"{kind}; charset=utf-8" if kind.startswith("text/") else kind,
+        "content-length": str(stop - start),
+        "content-disposition": f'{how}; filename="{stored.name}"',
+    }
+    if request.method == "HEAD":
+        return Response(headers=headers)
+    return Content(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
 
 
 def _parameters(query_string: bytes) -> dict[str, str]:
@@ -281,9 +276,9 @@ def _parameters(query_string: bytes) -> dict[str, str]:
     return parameters
 
 
-def _requested_bytes(byte_range: str, stored: Stored) -> tuple[int, int]:
+def _requested_bytes(byte_range: str, size: int, headers: Mapping[str, str]) -> tuple[int, int]:
     """Start and end of the range. Raises RangeOutside."""
-    found, size = _RANGE.fullmatch(byte_range), stored.size
+    found = _RANGE.fullmatch(byte_range)
     if found is not None and found["end"]:
         start, stop = max(0, size - int(found["end"])), size
     elif found is not None:
@@ -293,20 +288,6 @@ def _requested_bytes(byte_range: str, stored: Stored) -> tuple[int, int]:
     if start >= stop:
         raise RangeOutside(
             f"`Range` must be one range within its {size:,} bytes, such as bytes=0-1023 or bytes=-500",
-            headers={"accept-ranges": "bytes", "etag": _etag(stored), "content-range": f"bytes */{size}"},
+            headers={**headers, "content-range": f"bytes */{size}"},
         )
     return start, stop
-
-
-def _etag(stored: Stored) -> str:
-    return f'"{stored.name}"'
-
-
-def _type_of(stored: Stored) -> str:
-    kind = stored.metadata.media_type.encode("ascii", "replace").decode()
-    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
-
-
-def _disposition(stored: Stored) -> str:
-    how = "inline" if stored.metadata.media_type.startswith(_SHOWN) else "attachment"
-    return f'{how}; filename="{stored.name}"'
