@@ -227,12 +227,17 @@ class _Workers(Multiprocess):
                     os.kill(process.pid, signal.SIGHUP)
 
 
+_TMPFS: Final = "/dev/shm"  # noqa: S108 - the folder in it is made by tempfile
+"""Where each count is a write to memory; a container without it has its folder for temporary files."""
+
+
 @contextlib.contextmanager
 def _shared_counts() -> Iterator[None]:
     """A folder where the workers, which inherit the environment, add up their metrics; without it each reports its
     own."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="context-proxy-metrics-", ignore_cleanup_errors=True)
+        place = _TMPFS if os.access(_TMPFS, os.W_OK) else None
+        folder = tempfile.TemporaryDirectory(prefix="context-proxy-metrics-", dir=place, ignore_cleanup_errors=True)
     except OSError as error:
         logger().warning("metrics_not_shared", reason=error.strerror)
         yield

@@ -25,7 +25,7 @@ from pydantic.fields import FieldInfo
 from proxy.config import settings, upstreams
 from proxy.config.sources import section_in
 from proxy.core.conversation import tracked_message
-from proxy.shell.telemetry import collectors, metrics, record
+from proxy.shell.telemetry import metrics, record
 
 LINE_CHARS: Final = 110
 HEAD: Final = """\
@@ -121,8 +121,8 @@ METRICS_HEAD: Final = """\
 What `/metrics` reports, in Prometheus' text format; written by `make docs/metrics.md` from
 `proxy/shell/telemetry/metrics.py`. With several workers, each of them reports the figures of all
 together. Counters begin at 0 when the proxy starts; sizes in tokens are estimates.
-[deploy/grafana](../deploy/grafana/context-proxy.json) shows them. The usual `process_…` are there, too: memory, CPU,
-open files, the time of the start.
+[deploy/grafana](../deploy/grafana/context-proxy.json) shows them. With one worker, the usual `process_…` are there,
+too: memory, CPU, open files, the time of the start.
 
 | metric | type | labels | what it says |
 |---|---|---|---|
@@ -366,18 +366,15 @@ def render_log() -> str:
     )
 
 
-DESCRIBED = collectors.LearnedCollector | collectors.Spending | collectors.Spread | MetricWrapperBase
-
-
 def metric_families() -> list[tuple[Metric, Sequence[str]]]:
     """Every metric without its values, with the names of its labels."""
     found: list[tuple[Metric, Sequence[str]]] = []
     for metric in vars(metrics.Metrics()).values():
-        if isinstance(metric, DESCRIBED) and not getattr(metric, "_labelvalues", ()):
+        if isinstance(metric, MetricWrapperBase) and not getattr(metric, "_labelvalues", ()):
             (family,) = metric.collect()
-            labels = getattr(family, "_labelnames", ()) or getattr(metric, "_labelnames", ())
-            found.append((family, labels))
-    return found
+            found.append((family, metric._labelnames))
+    own = (metrics.learned_limits([]), metrics.spent([], {}))
+    return [*found, *((one, one._labelnames) for one in own)]
 
 
 def _named(names: Sequence[str]) -> str:

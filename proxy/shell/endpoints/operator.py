@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib.resources
-import os
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
@@ -48,7 +47,6 @@ from proxy.shell.operator import (
     proof_of,
 )
 from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Table, Wanted
-from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -214,17 +212,7 @@ async def readyz(services: Serving) -> Response:
 )
 async def exposed(services: Serving) -> Response:
     """Metrics of all workers together; docs/metrics.md describes each."""
-    metrics = services.metrics
-    exposed = await _exposed(metrics)
-    if metrics.spending.unread:
-        await asyncio.to_thread(metrics.spending.look_up)
-        exposed = await _exposed(metrics)
-    return Response(exposed, media_type=CONTENT_TYPE_LATEST)
-
-
-async def _exposed(metrics: Metrics) -> bytes:
-    """The exposition; the numbers of several workers are in files."""
-    return await asyncio.to_thread(metrics.exposed) if SHARED_FOLDER in os.environ else metrics.exposed()
+    return Response(await asyncio.to_thread(services.metrics.exposed), media_type=CONTENT_TYPE_LATEST)
 
 
 @operator.get(

@@ -7,28 +7,26 @@ of them can add up.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import Struct, field
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from proxy import __version__
 from proxy.core.conversation import Reason
 from proxy.core.overflow import AttemptKind, VerdictKind
 from proxy.shell.models import Learning, Price
 from proxy.shell.resources import Waiting
-from proxy.shell.telemetry.collectors import (
-    USAGE,
-    AllWorkers,
-    LearnedCollector,
-    Spending,
-    Spread,
-)
 from proxy.shell.telemetry.record import RequestOutcome, RequestRecord
+from proxy.wire import NOTHING
 
 SHARED_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"
 """The variable from which prometheus_client reads, at its import, where the workers keep their counts."""
@@ -58,36 +56,25 @@ MAX_RESPONSE_SERIES: Final = 500
 MAX_TIMED_SERIES: Final = 50
 """Limit of the histogram of first bytes, which has fifteen lines for each."""
 MAX_LABEL_CHARACTERS: Final = 100
-_MAX_UNREAD: Final = 1_000
-"""Requests whose waits are kept until the next scrape."""
 OTHER: Final = "other"
+USAGE: Final = "context_proxy_usage_tokens"
 _OWN_STATUS: Final = frozenset((401, 403, 404, 413, 429))
 """Statuses with a value of their own; the others are counted by class."""
 
-_Response = tuple[str, int, str, str, str, str]
-"""Outcome, status, API, client, model, upstream."""
+
+_Kind = tuple[str, int, str, str, str, str, bool]
+"""Outcome, status, API, client, model, upstream, and whether the upstream has counted tokens."""
 
 
-class _Responses(Struct):
-    """The responses of one kind, and what their upstreams have counted."""
+class _Series(NamedTuple):
+    """What requests with one outcome, status, API, client, model and upstream count in: looking up the child of a label
+    costs as much as counting."""
 
-    count: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    reply_tokens: int = 0
-    waits: list[float] = field(default_factory=list)
-    """Seconds until the head of each response."""
-
-
-class _Tally(Struct):
-    """Counts since Prometheus's numbers were last read, as adding to one takes a lock and four calls."""
-
-    responses: defaultdict[_Response, _Responses] = field(default_factory=lambda: defaultdict(_Responses))
-
-    running: int = 0
-    first_sends: int = 0
-    received_tokens: int = 0
-    sent_tokens: int = 0
+    requests: Counter
+    responses: Counter
+    waits: Histogram
+    usage: Sequence[Counter]
+    """Prompt, cached, reply; empty until the upstream has counted any."""
 
 
 class Metrics:
@@ -95,14 +82,13 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
-        self._learned = LearnedCollector()
-        self._tally = _Tally()
-        self._series: set[tuple[str, str, str, str, str, str]] = set()
+        self.under_way: Mapping[int, RequestRecord] = {}
+        self._learning: Sequence[Learning] = ()
+        self._price_of: Mapping[str, Callable[[str], Price | None]] = {}
+        self._series: dict[_Kind, _Series] = {}
+        self._counted: set[tuple[str, ...]] = set()
         self._timed: set[tuple[str, ...]] = set()
-        self._is_shared = SHARED_FOLDER in os.environ
-        spread = Histogram if self._is_shared else Spread
         ProcessCollector(registry=registry)
-        registry.register(self._learned)
         self.requests = Counter(
             "context_proxy_requests", "Finished chat requests, by outcome.", ["outcome"], registry=registry
         )
@@ -122,8 +108,6 @@ class Metrics:
             ["usage", "client", "model", "upstream"],
             registry=registry,
         )
-        self.spending = Spending(self.usage)
-        registry.register(self.spending)
         self.build = Gauge(
             "context_proxy_build_info",
             "Always 1; its label is the version that runs.",
@@ -167,19 +151,19 @@ class Metrics:
         self.sent_tokens = Counter(
             "context_proxy_sent_tokens", "Tokens of the same requests after edits; estimated.", registry=registry
         )
-        self.prefix_kept = spread(
+        self.prefix_kept = Histogram(
             "context_proxy_prefix_kept_ratio",
             "Share of a conversation's previous request with which the next one begins, as sent.",
             buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999999, 1),
             registry=registry,
         )
-        self.own_seconds = spread(
+        self.own_seconds = Histogram(
             "context_proxy_own_seconds",
             "Time from the last byte of a chat request until it is sent upstream, without waits for images.",
             buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
             registry=registry,
         )
-        self.upstream_seconds = spread(
+        self.upstream_seconds = Histogram(
             "context_proxy_upstream_first_byte_seconds",
             "Time from sending a chat request to the head of its response.",
             ["client", "model", "upstream"],
@@ -248,60 +232,38 @@ class Metrics:
 
     def load(self, queued: int, waiting: Waiting) -> None:
         """How many requests wait for room, and what waits for responses."""
+        self._note_running()
         self.queued.set(queued)
         self.waiting.set(waiting.requests)
         self.waiting_compressed.set(waiting.compressed)
         self.waiting_bytes.set(waiting.memory_bytes)
 
+    def _note_running(self) -> None:
+        planned = [one.planned for one in list(self.under_way.values())]
+        self.running.set(len(planned))
+        self.streams.set(sum(one is not None and one.request.stream for one in planned))
+
     def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
         """Report lessons and prices of these upstreams from now on."""
-        self._learned.learning = learning
-        self.spending.follow(price_of)
+        self._learning, self._price_of = learning, price_of
 
-    def begun(self) -> None:
-        """A chat request has arrived."""
-        if self._is_shared:
-            self.running.inc()
-        else:
-            self._tally.running += 1
-
-    def _add_up(self) -> None:
-        """Update Prometheus's numbers on each scrape, and at once if any worker may be scraped."""
-        tally, self._tally = self._tally, _Tally()
-        self.running.inc(tally.running)
-        self._first.inc(tally.first_sends)
-        self.received_tokens.inc(tally.received_tokens)
-        self.sent_tokens.inc(tally.sent_tokens)
-        for response, found in tally.responses.items():
-            self.requests.labels(response[0]).inc(found.count)
-            labels = self._labels_of(response)
-            self.responses.labels(*labels).inc(found.count)
-            if found.prompt_tokens or found.reply_tokens:
-                for kind in LABEL_VALUES["usage"]:
-                    self.usage.labels(kind, *labels[3:]).inc(getattr(found, f"{kind}_tokens"))
-            if found.waits:
-                waits = self.upstream_seconds.labels(*self._timed_labels_of(*labels[3:]))
-                for seconds in found.waits:
-                    waits.observe(seconds)
-
-    def _timed_labels_of(self, *labels: str) -> tuple[str, ...]:
-        """Labels in the histogram of first bytes, by client, model and upstream."""
-        if labels not in self._timed:
-            if len(self._timed) >= MAX_TIMED_SERIES:
-                labels = (OTHER, OTHER, labels[2])
-            self._timed.add(labels)
-        return labels
-
-    def _labels_of(self, response: _Response) -> tuple[str, str, str, str, str, str]:
-        """Labels of the series that counts a response."""
-        outcome, status, api, client, model, upstream = response
+    def _series_of(self, kind: _Kind) -> _Series:
+        """The series of one kind of request; once there are too many, those that count the rest."""
+        outcome, status, api, client, model, upstream, is_counted = kind
         code = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
-        labels = (outcome, code, api, client, _printable(model), upstream)
-        if labels not in self._series:
-            if len(self._series) >= MAX_RESPONSE_SERIES:
-                labels = (outcome, code, api, OTHER, OTHER, upstream)
-            self._series.add(labels)
-        return labels
+        names, rest = (client, model[:MAX_LABEL_CHARACTERS], upstream), (OTHER, OTHER, upstream)
+        what = (outcome, code, api)
+        counted = _bounded(self._counted, MAX_RESPONSE_SERIES, (*what, *names), (*what, *rest))
+        timed = _bounded(self._timed, MAX_TIMED_SERIES, names, rest)
+        found = _Series(
+            self.requests.labels(outcome),
+            self.responses.labels(*counted),
+            self.upstream_seconds.labels(*timed),
+            [self.usage.labels(kind, *counted[3:]) for kind in LABEL_VALUES["usage"]] if is_counted else (),
+        )
+        if len(self._series) < MAX_RESPONSE_SERIES:
+            self._series[kind] = found
+        return found
 
     def planned(self, record: RequestRecord) -> None:
         """Count a request once its plan is made."""
@@ -310,9 +272,6 @@ class Metrics:
             return
         for reason, count in planned.reasons.items():
             self._edits[reason].inc(count)
-        if planned.request.stream:
-            record.counted_as_stream = True
-            self.streams.inc()
 
     def result_cut(self, limit: str) -> None:
         """A tool result was cut when it arrived, for a limit such as `tool_output.max_lines=2000`."""
@@ -322,22 +281,16 @@ class Metrics:
 
     def finished(self, record: RequestRecord) -> None:
         """A chat request is finished."""
-        self._count(record)
-        tally = self._tally
-        if self._is_shared or tally.first_sends > _MAX_UNREAD or len(tally.responses) > MAX_RESPONSE_SERIES:
-            self._add_up()
-
-    def _count(self, record: RequestRecord) -> None:
-        tally = self._tally
-        tally.running -= 1
-        found = tally.responses[record.outcome, record.status, record.api, record.client, record.model, record.upstream]
-        found.count += 1
-        if record.prompt_tokens is not None:
-            found.prompt_tokens += record.prompt_tokens
-            found.cached_tokens += record.cached_tokens or 0
-            found.reply_tokens += record.reply_tokens or 0
-        if record.counted_as_stream:
-            self.streams.dec()
+        is_counted = record.prompt_tokens is not None
+        kind = record.outcome, record.status, record.api, record.client, record.model, record.upstream, is_counted
+        series = self._series.get(kind) or self._series_of(kind)
+        series.requests.inc()
+        series.responses.inc()
+        if is_counted:
+            counts = record.prompt_tokens, record.cached_tokens, record.reply_tokens
+            for counter, tokens in zip(series.usage, counts, strict=True):
+                if tokens:
+                    counter.inc(tokens)
         if record.too_long and record.went_well:
             self.overflows_cured.inc()
         if record.prefix_kept is not None:
@@ -346,13 +299,13 @@ class Metrics:
             self.retrieval_rounds.inc(record.retrieval_rounds)
         if record.sent is None:
             return
-        tally.first_sends += 1
-        tally.received_tokens += record.tokens_before
-        tally.sent_tokens += record.tokens_sent or 0
-        if (own_ms := record.own_ms) is not None:
-            self.own_seconds.observe(own_ms / 1000)
-        if (first_byte_ms := record.first_byte_ms) is not None:
-            found.waits.append(first_byte_ms / 1000)
+        self._first.inc()
+        self.received_tokens.inc(record.tokens_before)
+        self.sent_tokens.inc(record.tokens_sent or 0)
+        if record.own_ms is not None:
+            self.own_seconds.observe(record.own_ms / 1000)
+        if record.first_byte_ms is not None:
+            series.waits.observe(record.first_byte_ms / 1000)
 
     def saved(self, size: int) -> None:
         """An artifact of this many bytes is new in the store."""
@@ -366,22 +319,94 @@ class Metrics:
 
     def exposed(self) -> bytes:
         """The content of `/metrics`: of all workers if they share a folder that no cleaner has deleted, or of this
-        process."""
-        folder = os.environ.get(SHARED_FOLDER)
-        if folder is None or not os.path.isdir(folder):
-            self._add_up()
-            return generate_latest(self.registry)
+        process. In a thread, as prices may have to be read."""
+        self._note_running()
+        registry, folder = self.registry, os.environ.get(SHARED_FOLDER)
+        if folder is not None and os.path.isdir(folder):
+            forget_the_dead(Path(folder))
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call] # it has no types
+        families = list(registry.collect())
+        usage = [sample for family in families if family.name == USAGE for sample in family.samples]
         together = CollectorRegistry()
-        together.register(self._learned)
-        together.register(AllWorkers(Path(folder), self.spending))
+        together.register(_Families([*families, learned_limits(self._learning), spent(usage, self._price_of)]))
         return generate_latest(together)
+
+
+class _Families(Collector):
+    """Metrics that were read before."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Those."""
+        return self._families
+
+
+def learned_limits(learning: Sequence[Learning]) -> GaugeMetricFamily:
+    """Limits learned from refusals; the same in all workers, as they share one file."""
+    family = GaugeMetricFamily(
+        "context_proxy_learned_limit_tokens",
+        "Limits that the upstream's refusals have taught, by model and by what they limit.",
+        labels=["model", "scope"],
+    )
+    found: dict[tuple[str, str], int] = {}
+    for one in reversed(learning):  # the first upstream that has a model serves it
+        for model in one.models:
+            limits, _ = one.limits(model) or (NOTHING, "")
+            for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
+                if tokens is not None:
+                    found[model, scope] = tokens
+    for labels, tokens in found.items():
+        family.add_metric(labels, tokens)
+    return family
+
+
+def spent(usage: Iterable[Sample], price_of: Mapping[str, Callable[[str], Price | None]]) -> CounterMetricFamily:
+    """Cost of the tokens that upstreams have counted, at list prices; models without a price are left out."""
+    tokens = defaultdict[tuple[str, str, str], dict[str, float]](dict)
+    for sample in usage:
+        if sample.name.endswith("_total"):
+            labels = sample.labels
+            tokens[labels["client"], labels["model"], labels["upstream"]][labels["usage"]] = sample.value
+    family = CounterMetricFamily(
+        "context_proxy_spent_dollars",
+        "What these tokens cost in US dollars by the catalogue's list prices; models without a price are left out.",
+        labels=["client", "model", "upstream"],
+    )
+    for (client, model, upstream), counted in tokens.items():
+        price = price_of[upstream](model) if upstream in price_of else None
+        if price is not None:  # another worker may have counted one of the three so far
+            paid = price.spent(*(counted.get(kind, 0.0) for kind in LABEL_VALUES["usage"]))
+            family.add_metric([client, model, upstream], paid)
+    return family
+
+
+def forget_the_dead(folder: Path) -> None:
+    """The gauges of a killed worker would show its requests as under way for ever."""
+    for file in folder.glob("gauge_live*.db"):
+        number = file.stem.rpartition("_")[2]
+        if not number.isdigit():
+            continue
+        try:
+            os.kill(int(number), 0)
+        except ProcessLookupError:
+            with contextlib.suppress(FileNotFoundError):  # two workers may be scraped at once
+                mark_process_dead(int(number), str(folder))  # type: ignore[no-untyped-call] # as above
+        except PermissionError:
+            pass  # another user's process has this number
+
+
+def _bounded(known: set[tuple[str, ...]], most: int, labels: tuple[str, ...], rest: tuple[str, ...]) -> tuple[str, ...]:
+    """These labels, or those of the rest once so many are known."""
+    if labels not in known:
+        if len(known) >= most:
+            labels = rest
+        known.add(labels)
+    return labels
 
 
 def _level(name: str, documentation: str, registry: CollectorRegistry) -> Gauge:
     """A gauge of which the levels of all workers are added up."""
     return Gauge(name, documentation, multiprocess_mode="livesum", registry=registry)
-
-
-def _printable(model: str) -> str:
-    """A model's name as a label: bounded, and without lone surrogates, which have no UTF-8."""
-    return model[:MAX_LABEL_CHARACTERS].encode("utf-8", "replace").decode()

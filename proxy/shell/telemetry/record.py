@@ -110,8 +110,6 @@ class _Progress:
     """What the latest response of the upstream was judged to be."""
     is_clients_doing: bool
     """True if the client's departure, or a body that cannot be read, ended it."""
-    counted_as_stream: bool
-    """True if it is counted among the running streams."""
     parent: Context | None
     """The client's span, if requests are traced and the client names one."""
     _last_sent: LastSent | None
@@ -234,7 +232,7 @@ class RequestRecord(_Progress):
         self.api = self.client = self.key = ""
         self.body_bytes = self.sent_bytes = self.answer_bytes = 0
         self.received = self.sent = self.answered = self.verdict = self.parent = None
-        self.is_clients_doing = self.counted_as_stream = False
+        self.is_clients_doing = False
         self._last_sent = self._sent_before = None
 
     @classmethod

@@ -52,6 +52,7 @@ class Recorder:
         self._metrics = metrics
         self._replacements = replacements
         self._under_way: dict[int, RequestRecord] = {} if history is None else history.under_way
+        metrics.under_way = self._under_way
         self._log = logger().bind()  # bound only once, as every request writes a line
         self._sinks: list[Callable[[RequestRecord], None]] = [self._write_line, metrics.finished]
         """Each takes every finished record."""
@@ -77,11 +78,26 @@ class Recorder:
             new_edits = planned.new_edits
             self._media_routed(record, new_edits)
             self._results_cut(record, new_edits)
+        if planned.known_messages == 0:
+            self._tell_fixed_size(record, planned)
+        if warning := warning_of(planned):
+            self._log.warning(
+                warning,
+                request_id=record.request_id,
+                model=planned.request.model[:MAX_MODEL_CHARACTERS],
+                tokens=planned.tokens_after,
+                window_tokens=planned.inputs.profile.window_tokens,
+                advice=LARGER_WINDOW,
+            )
+
+    def _tell_fixed_size(self, record: RequestRecord, planned: Planned) -> None:
+        """Log a new conversation whose tools and system text leave too little room."""
         budget = planned.plan.budget
         room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
-        is_new = planned.known_messages == 0 and planned.tokens_before > room // 2
-        has_tools = bool(planned.wire.tools(planned.request))
-        if is_new and has_tools and (fixed := budget.model_tokens(fixed_tokens(planned.plan))) > room:
+        if planned.tokens_before <= room // 2:
+            return
+        fixed = budget.model_tokens(fixed_tokens(planned.plan))
+        if fixed > room and planned.wire.tools(planned.request):
             self._log.warning(
                 "agent_too_large",
                 request_id=record.request_id,
@@ -91,23 +107,13 @@ class Recorder:
                 window_tokens=planned.inputs.profile.window_tokens,
                 advice=FEWER_TOOLS,
             )
-        elif is_new and (system := system_tokens(planned)) > room // 2:
+        elif (system := system_tokens(planned)) > room // 2:
             self._log.warning(
                 "system_text_long",
                 request_id=record.request_id,
                 model=planned.request.model,
                 tokens=system,
                 room_tokens=room,
-            )
-
-        if warning := warning_of(planned):
-            self._log.warning(
-                warning,
-                request_id=record.request_id,
-                model=planned.request.model[:MAX_MODEL_CHARACTERS],
-                tokens=planned.tokens_after,
-                window_tokens=planned.inputs.profile.window_tokens,
-                advice=LARGER_WINDOW,
             )
 
     def _keep_replacements(self, record: RequestRecord, planned: Planned) -> None:
@@ -245,7 +251,6 @@ class Recorder:
     def begin(self, request_id: str, headers: Headers | None = None) -> RequestRecord:
         """The record of a request that has just arrived; from now on, all log lines of its task carry its id."""
         write_lines_for(request_id)
-        self._metrics.begun()
         record = RequestRecord(request_id, started=time.perf_counter())
         self._under_way[id(record)] = record
         if self._tracer is not None:

@@ -13,7 +13,7 @@ from proxy.core.overflow import AttemptKind, Counted, Cure, Exactness, Scope, Un
 from proxy.errors import ClientLeft
 from proxy.shell.models import Learning, Price
 from proxy.shell.telemetry import Recorder, RequestOutcome, RequestRecord
-from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics
+from proxy.shell.telemetry.metrics import SHARED_FOLDER, Metrics, forget_the_dead
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
@@ -127,6 +127,23 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
     }
 
 
+def test_a_worker_that_is_read_while_it_counts_costs_what_it_has_counted_so_far(metrics):
+    metrics.follow([], {"api.test": lambda _: Price(2.0, 1.0, 8.0)})
+    metrics.usage.labels("prompt", "codex", "m", "api.test").inc(1_000_000)
+    assert values(metrics)["spent_dollars_total{codex,m,api.test}"] == 2.0
+
+
+def test_only_files_of_processes_that_are_gone_are_removed(tmp_path):
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    names = [f"gauge_livesum_{pid}.db" for pid in (os.getpid(), gone.pid, 1, "x")]
+    for name in (*names, f"counter_{gone.pid}.db"):
+        (tmp_path / name).touch()
+    forget_the_dead(tmp_path)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {names[0], names[2], names[3], f"counter_{gone.pid}.db"}
+
+
 def waited(seconds, client="codex"):
     record = recorded(client=client)
     record.sent, record.answered = 5.0, 5.0 + seconds
@@ -146,14 +163,6 @@ def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metr
     }
 
 
-def test_waits_do_not_pile_up_where_nothing_reads_them(metrics, monkeypatch):
-    monkeypatch.setattr("proxy.shell.telemetry.metrics._MAX_UNREAD", 10)
-    for _ in range(100):
-        metrics.finished(waited(1.0))
-        assert sum(len(found.waits) for found in metrics._tally.responses.values()) <= 10
-    assert values(metrics)["upstream_first_byte_seconds_count{codex,,api.test}"] == 100
-
-
 def test_costs_are_reported_by_client_for_models_with_a_price(metrics):
     prices = {"m": Price(2.0, 1.0, 8.0)}
     metrics.follow([], {"api.test": prices.get})
@@ -167,14 +176,10 @@ def test_costs_are_reported_by_client_for_models_with_a_price(metrics):
         metrics.usage.labels("prompt", client, model, upstream).inc(1_000_000)
         metrics.usage.labels("cached", client, model, upstream).inc(500_000)
         metrics.usage.labels("reply", client, model, upstream).inc(10_000)
-    assert not [name for name in values(metrics) if name.startswith("spent")]
-    assert metrics.spending.unread == {("m", "api.test"), ("free", "api.test"), ("m", "own.test")}
-    metrics.spending.look_up()
     assert {name: value for name, value in values(metrics).items() if name.startswith("spent")} == {
         "spent_dollars_total{codex,m,api.test}": 3.16,
         "spent_dollars_total{crush,m,api.test}": 1.58,
     }
-    assert not metrics.spending.unread
 
 
 def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of_tools(metrics):
@@ -249,21 +254,20 @@ import os, shutil, sys
 sys.path.insert(0, os.getcwd())
 from proxy.shell.models.catalogue import Price
 from proxy.shell.telemetry.metrics import Metrics
+from proxy.shell.telemetry import RequestRecord
 metrics = Metrics()
 child = os.fork()
 metrics = metrics if child else Metrics()
 if not child:
-    metrics.saved(10); metrics.running.inc(); metrics.streams.inc()
+    metrics.saved(10); metrics.running.set(1); metrics.streams.set(1)
     metrics.usage.labels("prompt", "codex", "m", "api.test").inc(500_000)
     os._exit(0)
 os.waitpid(child, 0)
 metrics.saved(5)
-metrics.running.inc()
+metrics.under_way = {1: RequestRecord("req", 0.0)}
 for kind in ("prompt", "cached", "reply"):
     metrics.usage.labels(kind, "codex", "m", "api.test").inc(500_000)
 metrics.follow([], {"api.test": lambda model: Price(2.0, 1.0, 8.0)})
-metrics.exposed()
-metrics.spending.look_up()
 sys.stdout.write(metrics.exposed().decode())
 shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"])
 sys.stdout.write("AFTER" + metrics.exposed().decode())
