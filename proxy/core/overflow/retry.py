@@ -365,91 +365,89 @@ def _cures_of(outcome: Outcome, situation: Situation, used: set[AttemptKind]) ->
     for row in CURES:
         if used.issuperset(row.kinds) and AttemptKind.REPEATED in row.kinds:
             continue  # silence that the same bytes have met with twice is no accident of the connection
-        if found := row.find(outcome, situation):
-            return [structs.replace(cure, cause=row.cause) for cure in found]
+        if found := [structs.replace(cure, cause=row.cause) for cure in row.find(outcome, situation)]:
+            return found
     return ()
 
 
-def _repeated(outcome: Outcome, _: Situation) -> Sequence[Cure]:
-    is_silence = outcome.verdict.is_silent and outcome.verdict.is_suspect
-    return [Cure(AttemptKind.REPEATED, reason=VerdictKind.EMPTY)] if is_silence else ()
+def _repeated(outcome: Outcome, _: Situation) -> Iterator[Cure]:
+    if outcome.verdict.is_silent and outcome.verdict.is_suspect:
+        yield Cure(AttemptKind.REPEATED, reason=VerdictKind.EMPTY)
 
 
-def _shorter_reply(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _shorter_reply(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     reply = _fitting_reply(outcome.verdict, situation)
-    is_shorter = reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens)
-    return [Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)] if is_shorter else ()
+    if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
+        yield Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)
 
 
-_CURED_OTHERWISE: Final = frozenset({None, LimitName.REPLY, LimitName.TOOLS})
+_CURED_OTHERWISE: Final = frozenset({LimitName.REPLY, LimitName.TOOLS})
 """Named limits that no edit of the messages keeps: a reply limit is lowered, and of the tools only our own may go."""
 
 
-def _limited(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _limited(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     named, terms = outcome.verdict.named, situation.terms
-    if named is None or named in _CURED_OTHERWISE:
-        return ()
-    terms = terms._replace(at_most=(*terms.at_most, (named, outcome.verdict.named_limit)))
-    return [Cure(AttemptKind.LIMITED, terms, reason=VerdictKind.COUNT, keeps_to=named)]
+    if named is not None and named not in _CURED_OTHERWISE:
+        terms = terms._replace(at_most=(*terms.at_most, (named, outcome.verdict.named_limit)))
+        yield Cure(AttemptKind.LIMITED, terms, reason=VerdictKind.COUNT, keeps_to=named)
 
 
-def _shorter_prompt(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    return _smaller(outcome.verdict, situation) if outcome.is_too_long else ()
+def _shorter_prompt(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
+    if outcome.is_too_long:
+        yield from _smaller(outcome.verdict, situation)
 
 
-def _fewer_bytes(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _fewer_bytes(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     goal = _goal_bytes(outcome.verdict, situation) if outcome.is_over_bytes else None
-    terms = situation.terms._replace(goal_bytes=goal)
-    return () if goal is None else [Cure(AttemptKind.FEWER_BYTES, terms, reason=VerdictKind.BYTES)]
+    if goal is not None:
+        yield Cure(AttemptKind.FEWER_BYTES, situation.terms._replace(goal_bytes=goal), reason=VerdictKind.BYTES)
 
 
-def _fitted(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _fitted(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     """Settings that state another window take precedence over what was learned."""
     goal, terms = outcome.fitting_tokens, situation.terms
-    if goal is None:
-        return ()
-    kept_to = terms._replace(goal_tokens=goal, most_tokens=None)
-    return [Cure(AttemptKind.FITTED, on, goal_tokens=goal) for on in (terms, kept_to)]
+    if goal is not None:
+        yield Cure(AttemptKind.FITTED, terms, goal_tokens=goal)
+        yield Cure(AttemptKind.FITTED, terms._replace(goal_tokens=goal, most_tokens=None), goal_tokens=goal)
 
 
-def _without_media(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    if outcome.reason is not VerdictKind.MEDIA:
-        return ()
-    refused = _not_to_be_sent(outcome.verdict.refused, outcome.media)
-    terms = situation.terms._replace(without=situation.terms.without | refused)
-    return [Cure(AttemptKind.WITHOUT_MEDIA, terms, refused=refused, reason=VerdictKind.MEDIA)]
+def _without_media(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
+    if outcome.reason is VerdictKind.MEDIA:
+        refused = _not_to_be_sent(outcome.verdict.refused, outcome.media)
+        terms = situation.terms._replace(without=situation.terms.without | refused)
+        yield Cure(AttemptKind.WITHOUT_MEDIA, terms, refused=refused, reason=VerdictKind.MEDIA)
 
 
-def _repaired(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    if outcome.reason not in REPAIRED:
-        return ()
-    terms = situation.terms._replace(repairs=outcome.verdict)
-    return [Cure(AttemptKind.REPAIRED, terms, reason=outcome.verdict.kind)]
+def _repaired(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
+    if outcome.reason in REPAIRED:
+        terms = situation.terms._replace(repairs=outcome.verdict)
+        yield Cure(AttemptKind.REPAIRED, terms, reason=outcome.verdict.kind)
 
 
-def _whole_results(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _whole_results(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     """Whatever the status: what was cut may be what does not parse."""
-    is_ours = situation.edited and outcome.verdict.misses_json and situation.original_could_fit
-    return [_ORIGINAL] if is_ours else ()
+    if situation.edited and outcome.verdict.misses_json and situation.original_could_fit:
+        yield _ORIGINAL
 
 
-def _without_tool(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _without_tool(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     verdict, terms = outcome.verdict, situation.terms
     may_be = outcome.status in _REFUSING_STATUSES and verdict.kind in _ABOUT_A_TOOL
     is_of_length = verdict.is_suspect and not situation.original_could_fit
-    if not situation.has_our_tool or not (verdict.refuses_tools or (may_be and not is_of_length)):
-        return ()
-    terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
-    return [Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)]
+    if situation.has_our_tool and (verdict.refuses_tools or (may_be and not is_of_length)):
+        terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
+        yield Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)
 
 
-def _unedited(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
+def _unedited(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     is_ours = outcome.status in _REFUSING_STATUSES and situation.edited and situation.original_could_fit
-    return [_ORIGINAL] if is_ours and outcome.verdict.kind in _REFUSED_FOR_CONTENT else ()
+    if is_ours and outcome.verdict.kind in _REFUSED_FOR_CONTENT:
+        yield _ORIGINAL
 
 
-def _shorter_guess(outcome: Outcome, situation: Situation) -> Sequence[Cure]:
-    return _smaller(outcome.verdict, situation) if outcome.verdict.is_suspect else ()
+def _shorter_guess(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
+    if outcome.verdict.is_suspect:
+        yield from _smaller(outcome.verdict, situation)
 
 
 _ORIGINAL: Final = Cure(AttemptKind.ORIGINAL, reason=VerdictKind.UNKNOWN)
@@ -462,8 +460,8 @@ class Row(NamedTuple):
     """Its name in the log."""
     words: str
     """What it means, for people."""
-    find: Callable[[Outcome, Situation], Sequence[Cure]]
-    """Candidates of its cure; empty if it is not the reason."""
+    find: Callable[[Outcome, Situation], Iterator[Cure]]
+    """Candidates of its cure; none if it is not the reason."""
     kinds: tuple[AttemptKind, ...]
     """What it may send."""
     learned: tuple[str, ...] = ()
@@ -518,24 +516,20 @@ CURES: Final = (
 """The reasons that a refusal can have, in the order in which they are recognised."""
 
 
-def _smaller(verdict: Verdict, situation: Situation) -> Sequence[Cure]:
+def _smaller(verdict: Verdict, situation: Situation) -> Iterator[Cure]:
     """Shorter prompts. First the one that the next turn will continue from, if that surely fits or is as small as a
     search requires, so that a prompt cache is lost once, not twice; then one cut down to its goal, or as far below the
     true limit as possible, with the shortest useful reply."""
     goal, reply, terms = emergency_goal(verdict, situation), emergency_reply(verdict, situation), situation.terms
     most, least_reply, sure = _at_the_limit(verdict, situation)
-    kept_to = terms._replace(goal_tokens=goal, most_tokens=most)
-    cure = Cure(AttemptKind.EMERGENCY, kept_to, reply, goal)
-    found = [cure]
+    cure = Cure(AttemptKind.EMERGENCY, terms._replace(goal_tokens=goal, most_tokens=most), reply, goal)
+    if sure is not None and not situation.holds_a_page:
+        yield structs.replace(cure, terms=terms, goal_tokens=sure, is_sure=True)
+    if verdict.names_no_limit and situation.search is not None and not situation.holds_a_page:
+        yield structs.replace(cure, terms=terms._replace(supposed=situation.search))
+    yield cure
     if most is not None:
-        found.append(structs.replace(cure, goal_tokens=most, reply_tokens=least_reply or reply))
-    if situation.holds_a_page:
-        return found
-    if verdict.names_no_limit and situation.search is not None:
-        found.insert(0, structs.replace(cure, terms=terms._replace(supposed=situation.search)))
-    if sure is not None:
-        found.insert(0, structs.replace(cure, terms=terms, goal_tokens=sure, is_sure=True))
-    return found
+        yield structs.replace(cure, goal_tokens=most, reply_tokens=least_reply or reply)
 
 
 def _goal_bytes(verdict: Verdict, situation: Situation) -> int | None:
