@@ -205,6 +205,8 @@ class Connection(HttpToolsProtocol):
             self._served = self.cycle
             self._stop_waiting()
             self._all.waiting.pop(self, None)
+        else:
+            self.flow.resume_reading()  # else the client's departure would go unnoticed
 
     def on_body(self, body: bytes) -> None:
         self._content_bytes += len(body)
