@@ -204,7 +204,7 @@ PRIVATE_NAMES = {
     "tools/test_build_hooks.py": 1,
 }
 """Imports of private names in tests. It only shrinks."""
-PAST_A_FACE = 54
+PAST_A_FACE = 52
 """The most imports in tests of what a package holds and does not offer. Lower it with each that goes."""
 
 

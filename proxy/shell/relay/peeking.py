@@ -10,14 +10,14 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from msgspec import Struct, field
 
 from proxy.core.overflow import Counted
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.http import is_zlibs
-from proxy.shell.upstream import Consumer, Headers, UpstreamResponse
+from proxy.shell.upstream import Headers, UpstreamResponse
 from proxy.wire import Splitter, Tail, Wire
 
 PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
@@ -41,12 +41,6 @@ _BLANKS: Final = b" \t\r\n"
 https://api-docs.deepseek.com/quick_start/rate_limit"""
 _PIECES_OF_THE_END: Final = 8
 """Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
-
-
-class NotingConsumer(Consumer, Protocol):
-    """A consumer that records the end of what it receives."""
-
-    last: Tail
 
 
 class PeekedResponse(Struct, eq=False):
@@ -75,8 +69,6 @@ class PeekedResponse(Struct, eq=False):
     _held: list[bytes] = []
     _splitter: Splitter | None = None
     _unpacker: Any = None
-    _is_noted: bool = False
-    """Whether another object appends to `last` what `chunks` yields."""
     _counted: Counted | None = None
     """Counts of a whole response, for its judge and for learning."""
     _last_quiet: bytes = b""
@@ -190,16 +182,10 @@ class PeekedResponse(Struct, eq=False):
         """The whole body, except for what was passed on early; None if more may come."""
         return b"".join(self._held) if self.is_whole else None
 
-    def hand_to(self, consumer: NotingConsumer) -> None:
-        """See UpstreamResponse.hand_to. A consumer with a `last` of its own also records what it is not handed, so that
-        this is done once."""
-        self.last, self._is_noted = consumer.last, consumer.last is not self.last
-        self._answer.hand_to(consumer)
-
     def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
         rest = self._pieces if self.failure is None else _broken(self.failure)
-        return _Pieces(self._held, rest, None if self._is_noted else self.last)
+        return _Pieces(self._held, rest, self.last)
 
     @property
     def counted(self) -> Counted | None:
@@ -248,7 +234,7 @@ class PeekedResponse(Struct, eq=False):
 class _Pieces:
     """The pieces of a body of which some are held. No generator: the loop keeps a list of those, for 2 µs each."""
 
-    def __init__(self, held: list[bytes], rest: AsyncIterator[bytes], last: Tail | None) -> None:
+    def __init__(self, held: list[bytes], rest: AsyncIterator[bytes], last: Tail) -> None:
         self._held = held
         self._rest = rest
         self._last = last
@@ -259,8 +245,7 @@ class _Pieces:
     async def __anext__(self) -> bytes:
         # Freed piece by piece: the rest may take minutes.
         piece = self._held.pop(0) if self._held else await anext(self._rest)
-        if self._last is not None:
-            self._last.add(piece)
+        self._last.add(piece)
         return piece
 
 

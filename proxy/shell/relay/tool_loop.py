@@ -40,8 +40,7 @@ from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
 from proxy.shell.relay.sends import PendingRequest
 from proxy.shell.resources import logger
 from proxy.shell.telemetry import Recorder, RequestRecord
-from proxy.shell.upstream import Consumer, Headers, body_of
-from proxy.wire import Reply, Tail
+from proxy.shell.upstream import Headers
 
 MAX_ROUNDS: Final = 8
 """Most rounds of one response: three find a needle in 5 MB, and a model that needs more than eight is lost in the
@@ -326,11 +325,6 @@ class StreamedResponse:
         self._rounds = rounds
         self._coming: asyncio.Task[PeekedResponse | None] | None = None
         """The response of the next round, while comments are sent."""
-        self._consumer: Consumer | None = None
-
-    def hand_to(self, consumer: Consumer) -> None:
-        """See UpstreamResponse.hand_to."""
-        self._consumer = consumer
 
     @property
     def counted(self) -> Counted | None:
@@ -342,8 +336,6 @@ class StreamedResponse:
         wire = self._rounds.planned.wire
         stream = wire.reply(stream=True)
         while True:
-            if self._consumer is not None:
-                self._current.hand_to(_VisibleChunks(self._consumer, stream, self._current.last))
             async for piece in self._current.chunks():
                 if visible := stream.feed(piece):
                     yield visible
@@ -381,44 +373,6 @@ class StreamedResponse:
             if isinstance(came, PeekedResponse):
                 await came.aclose()
         await self._current.aclose()
-
-
-class _VisibleChunks:
-    """Consumes the chunks of one round and hands on what the client gets."""
-
-    def __init__(self, consumer: Consumer, stream: Reply, last: Tail) -> None:
-        self.last = last
-        self._consumer = consumer
-        self._stream = stream
-        self._write_as_it_is: Callable[[bytes], None]
-
-    @property
-    def is_ready(self) -> bool:
-        return self._consumer.is_ready
-
-    def take(self, piece: bytes) -> None:
-        self.last.add(piece)
-        if visible := self._stream.feed(piece):
-            self._consumer.take(visible)
-
-    def chunk_writer(self, stop: Callable[[], None]) -> Callable[[bytes], None] | None:
-        write = self._consumer.chunk_writer(stop)
-        if write is None:
-            return None
-        self._write_as_it_is = write
-        return self._write
-
-    def note_written(self, pieces: Sequence[bytes]) -> None:
-        self.last.extend(pieces)
-
-    def _write(self, chunk: bytes) -> None:
-        piece = body_of(chunk)
-        visible = self._stream.feed(piece)
-        if visible == piece:
-            self._write_as_it_is(chunk)
-            self._consumer.note_written((piece,))
-        elif visible:
-            self._consumer.take(visible)
 
 
 async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse | StreamedResponse:

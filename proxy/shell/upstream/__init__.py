@@ -1,20 +1,15 @@
 """The upstream as seen from the proxy: the only package that knows its HTTP client."""
 
-from proxy.shell.upstream.client import (
+from proxy.shell.upstream.client import LOOP_HEADER, THROUGH, Outgoing, Upstream, WholePath
+from proxy.shell.upstream.responses import (
     CLOSED,
-    LOOP_HEADER,
     NO_SUCH_HOST,
     SPEAKS_NO_TLS,
-    THROUGH,
     UNTRUSTED,
     Headers,
-    Upstream,
     UpstreamResponse,
-    WholePath,
     header,
 )
-from proxy.shell.upstream.exchange import Outgoing
-from proxy.shell.upstream.tap import Consumer, body_of
 
 __all__ = [
     "CLOSED",
@@ -23,12 +18,10 @@ __all__ = [
     "SPEAKS_NO_TLS",
     "THROUGH",
     "UNTRUSTED",
-    "Consumer",
     "Headers",
     "Outgoing",
     "Upstream",
     "UpstreamResponse",
     "WholePath",
-    "body_of",
     "header",
 ]

@@ -165,8 +165,7 @@ class _PyreqwestAnswer:
 
 def _ours(base_url: str) -> Client:
     from proxy.config.upstreams import UpstreamSettings
-    from proxy.shell.upstream.client import Upstream, UpstreamResponse
-    from proxy.shell.upstream.exchange import Outgoing
+    from proxy.shell.upstream import Outgoing, Upstream, UpstreamResponse
 
     class Ours(Upstream):
         async def send(self, method: str, target: bytes, headers: Headers, body: Any) -> UpstreamResponse:
