@@ -153,7 +153,8 @@ def test_the_totals_are_those_of_the_proxy(page, stage):
     assert shown(page, "#total-cache").endswith("%")
     assert shown(page, "#total-fitted") == str(found["totals"]["fitted"]) != "0"
     assert page.value("document.querySelector('#hours').value") == "1", "the data is young"
-    assert shown(page, "#about").startswith(f"{__version__} · up ")
+    assert shown(page, "#about").startswith(f"{found['proxy']['replica']} · {__version__} · up ")
+    assert page.value("document.querySelector('#about').title").endswith(found["proxy"]["log"])
     assert page.value("document.querySelectorAll('#axis span').length") == 5
     assert page.value("document.querySelectorAll('#bars .kept').length") >= 1
     assert "answers" in shown(page, "#upstreams")
