@@ -17,6 +17,7 @@ from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.conversation import MESSAGE_TOKENS, TOOL_ROLES, Message, Size, TrackedMessage, is_quotable
+from proxy.core.notices import imitates
 from proxy.core.text import jsontext, names_in, names_of_lines
 from proxy.core.tokens import Counter
 
@@ -36,6 +37,13 @@ _WRITTEN: Final = frozenset({"new_string", "new_str", "newText", "new_text", "ne
 """Arguments of the same tools that hold the new text."""
 _WHOLE: Final = frozenset({"content", "file_text", "contents"})
 """Beside a path: the whole new content of the file."""
+_PATTERNS: Final = frozenset({"pattern", "query", "regex", "glob", "glob_pattern", "search_term", "keyword"})
+"""Arguments of search tools that tell one search of a folder from the next."""
+ABOUT: Final = _PATTERNS | frozenset((*_PATHS, "command", "cmd"))
+"""Arguments that say what a call is about, even if the last one had the same."""
+_SHELL: Final = re.compile(r"(?:\S*/)?(?:ba|z|da)?sh -l?c")
+_SHELL_WORDS: Final = 3
+"""`["bash", "-lc", COMMAND]`, as Codex calls its shell."""
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update) File: |\+\+\+ (?:b/)?)(\S.*)$")
 """The envelope of Codex's apply_patch, and the header of a unified diff."""
 _PATCH_FRAME: Final = ("*** ", "--- ", "@@", "diff ")
@@ -54,37 +62,60 @@ class Trace(NamedTuple):
 
     call_id: str
     source: str
-    """The path, or the beginning of the command."""
+    """The path, or the beginning of the command; empty for a plan."""
     written: tuple[str, ...] = ()
     replaced: tuple[str, ...] = ()
     is_whole: bool = False
     """Whether the text written is the whole content of the file."""
     plan: str = ""
     """The steps of a plan, or questions: what the objects in lists among the arguments say."""
+    arguments: Mapping[str, str] = {}
+    """What tells the call from others, by the names of its arguments: patterns before paths, and no text written."""
 
 
 def traces_of(message: Message) -> Iterator[Trace]:
     """One trace for each call, or one for each file of a patch."""
     for _, call_id, text in message.arguments():
         arguments = jsontext.opened(text.encode("utf-8", "surrogatepass"))
-        found = list(_strings("", arguments)) if isinstance(arguments, dict) else [("", text)]
-        named = arguments if isinstance(arguments, dict) else {}
-        paths = (named.get(name) for name in _PATHS)
-        known_path = next((found for found in paths if isinstance(found, str) and found), None)
-        first = found[0][1] if found else ""
-        source = _heading(known_path, _MAX_PATH_CHARACTERS) if known_path else _heading(first)
+        named = arguments if isinstance(arguments, dict) else {"": text}
+        found = list(_strings("", named))
         patched = [trace for _, value in found for trace in _of_patch(call_id, value)]
         if patched:
             yield from patched
             continue
+        paths = (named.get(name) for name in _PATHS)
+        known_path = next((value for value in paths if isinstance(value, str) and value), None)
+        plan = "" if known_path else _plan_in(named)
+        telling = _telling(named)
+        source = _heading(
+            known_path or next(iter(telling.values()), ""),
+            _MAX_PATH_CHARACTERS if known_path else _MAX_SOURCE_CHARACTERS,
+        )
         yield Trace(
             call_id,
-            source,
-            tuple(value for name, value in found if _is_written(name, value)),
+            "" if plan else source,
+            tuple(value for name, value in found if not plan and value != source and _is_written(name, value)),
             tuple(value for name, value in found if name in _REPLACED),
             known_path is not None and any(isinstance(named.get(name), str) for name in _WHOLE),
-            "" if known_path else _plan_in(named),
+            plan,
+            telling,
         )
+
+
+def _telling(named: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments that say what a call does, each in one line."""
+    found: dict[str, str] = {}
+    for name, value in named.items():
+        if isinstance(value, list) and all(isinstance(word, str) for word in value):
+            is_shell = len(value) == _SHELL_WORDS and _SHELL.fullmatch(f"{value[0]} {value[1]}")
+            value = value[-1] if is_shell else " ".join(value)  # noqa: PLW2901 - an argv is one command
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)  # noqa: PLW2901
+        elif isinstance(value, dict | list):
+            value = next((text for _, text in _strings("", value)), "")  # noqa: PLW2901
+        if isinstance(value, str) and value and name not in _WRITTEN | _WHOLE:
+            found[name] = _heading(value, _MAX_PATH_CHARACTERS if name in _PATHS else _MAX_SOURCE_CHARACTERS)
+    return dict(sorted(found.items(), key=lambda one: one[0] not in _PATTERNS))
 
 
 def _strings(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -124,7 +155,7 @@ def _of_patch(call_id: str, text: str) -> Iterator[Trace]:
         header = _PATCHED.match(line)
         if header is not None:
             if source is not None:
-                yield Trace(call_id, source, ("\n".join(written),), ("\n".join(replaced),))
+                yield Trace(call_id, source, ("\n".join(written),), ("\n".join(replaced),), arguments={"path": source})
             source, written, replaced = _heading(header[1], _MAX_PATH_CHARACTERS), [], []
         elif source is not None and not line.startswith(_PATCH_FRAME):
             if line[:1] in ("+", " "):
@@ -132,7 +163,7 @@ def _of_patch(call_id: str, text: str) -> Iterator[Trace]:
             elif line[:1] == "-":
                 replaced.append(line[1:])
     if source is not None:
-        yield Trace(call_id, source, ("\n".join(written),), ("\n".join(replaced),))
+        yield Trace(call_id, source, ("\n".join(written),), ("\n".join(replaced),), arguments={"path": source})
 
 
 MAX_LINES: Final = 3_000
@@ -170,12 +201,12 @@ edit."""
 _UNTOLD: Final = re.compile(
     r"\b(?:sk|pk|rk|gh[pousr]|github_pat|glpat|xox[abprs]|hf)[-_][A-Za-z0-9_-]{16,}|\bAKIA[0-9A-Z]{12,}|\beyJ[\w-]{10,}\."
     r"|-----BEGIN |\bBearer\s+[\w.~+/-]{16,}|://[^/\s:@]+:[^/\s@]+@|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{40,}"
-    rf"|\[context-proxy: |{ARTIFACT_NAME}"
+    rf"|{ARTIFACT_NAME}"
 )
-"""Keys by their usual shapes; and our own notices, because nothing keeps the artifacts that they name."""
+"""Keys by their usual shapes; and artifacts, because nothing keeps those that a notice within a note names."""
 _UNTOLD_HOLDS: Final = (
     *("sk-", "sk_", "pk-", "pk_", "rk-", "rk_", "hf-", "hf_", "ghp", "gho", "ghu", "ghs", "ghr", "github_pat", "glpat"),
-    *("xox", "akia", "eyj", "-----", "bearer", "://", "context-proxy", "tool_"),
+    *("xox", "akia", "eyj", "-----", "bearer", "://", "tool_"),
 )
 """Lower case. A text with neither one of these nor a long word need not be matched against the pattern, which is
 slow."""
@@ -385,8 +416,10 @@ class _Choice:
 
 
 def is_never_quoted(text: str) -> bool:
-    """Whether a line looks like a secret, or names an artifact. Asked of every chosen line, so cheap searches for
-    single words come first."""
+    """Whether a line looks like a secret or a notice, or names an artifact. Asked of every chosen line, so cheap
+    searches for single words come first."""
+    if imitates(text):
+        return True
     small = text.lower()
     if (":" in text or "=" in text) and _holds(small, _ASSIGNED_HOLDS) and _ASSIGNED.search(text) is not None:
         return True

@@ -9,7 +9,7 @@ stays whole as long as there is room, the newest first; nothing that looks like 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
@@ -19,9 +19,10 @@ from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.compaction.budget import Budget
-from proxy.core.compaction.line_pool import LinePool, is_never_quoted, traces_of
+from proxy.core.compaction.line_pool import ABOUT, LinePool, Trace, is_never_quoted, traces_of
 from proxy.core.conversation import (
     NOTHING,
+    SYSTEM_ROLES,
     TOOL_ROLES,
     Address,
     Content,
@@ -43,6 +44,11 @@ _BEGINNING_CHARACTERS: Final = 200
 """Limit of a user's words, if they are longer or do not fit."""
 _SAID_CHARACTERS: Final = 300
 """Limit of the model's words: two or three sentences."""
+_DEED_ARGUMENTS: Final = 3
+_REPEATED_CHARACTERS: Final = 30
+"""Of a command that is stated a second time, as the heading of its lines."""
+_OTHER_CHARACTERS: Final = 48
+"""Of the arguments of a call that do not say what it is about."""
 _QUESTION_CHARACTERS: Final = 200
 """Limit of the last line of an answer, mostly a question: without it, the user's "yes" is worth nothing."""
 _MAX_CHARACTERS: Final = 100_000
@@ -94,7 +100,8 @@ def fitting(thread: Thread, question_tokens: int, step_tokens: int, counter: Cou
     """The newest quotations that fit, in order. `question_tokens`: for what users said, of which only the beginning is
     quoted if the whole does not fit; `step_tokens`: for what was done, and as many for what the model said and for
     plans."""
-    left = {Kind.ASKED: question_tokens, Kind.SAID: step_tokens, Kind.DONE: step_tokens, Kind.PLAN: step_tokens}
+    deeds = int(step_tokens * DEEDS_SHARE)
+    left = {Kind.ASKED: question_tokens, Kind.SAID: step_tokens, Kind.DONE: deeds, Kind.PLAN: step_tokens}
     found: list[Quotation] = []
     for kind, text in reversed(thread):
         if left[kind] < _LEAST_ROOM_TOKENS:
@@ -108,7 +115,19 @@ def fitting(thread: Thread, question_tokens: int, step_tokens: int, counter: Cou
     return tuple(found[::-1])
 
 
+def _deed(tool: str, trace: Trace, last: dict[str, Mapping[str, str]]) -> str:
+    """A call in one line. `last`: the arguments of each tool's last call: what it repeats of them tells nothing, except
+    for what it is about."""
+    before, last[tool] = last.get(tool, {}), trace.arguments
+    about = [value for name, value in trace.arguments.items() if name in ABOUT][:_DEED_ARGUMENTS]
+    others = [value for name, value in trace.arguments.items() if name not in ABOUT and before.get(name) != value]
+    if not about:
+        about, others = others[:1], others[1:]
+    return " ".join([tool, *about, " ".join(others)[:_OTHER_CHARACTERS]]).strip()
+
+
 def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
+    called: dict[str, Mapping[str, str]] = {}
     for message in (entry.whole for entry in gone if entry.whole.role == "assistant"):
         text = "\n".join(text for _, text in message.texts()).rstrip()
         words, last = _beginning(text, _SAID_CHARACTERS), text[text.rfind("\n") + 1 :].strip()
@@ -116,7 +135,7 @@ def _steps(gone: Sequence[TrackedMessage]) -> Iterator[Quotation]:
             words = f"{words} {last}"
         tools = {call.id: call.name for call in message.calls}
         traces = [(tools.get(trace.call_id, ""), trace) for trace in traces_of(message)]
-        done = [Quotation(Kind.DONE, f"{tool} {trace.source}".strip()) for tool, trace in traces]
+        done = [Quotation(Kind.DONE, _deed(tool, trace, called)) for tool, trace in traces]
         plans = [Quotation(Kind.PLAN, f"{tool}: {trace.plan}") for tool, trace in traces if tool and trace.plan]
         for quotation in (Quotation(Kind.SAID, words), *done, *plans):
             if quotation.text and not is_never_quoted(quotation.text):
@@ -165,11 +184,13 @@ docs/decisions/0003-what-to-give-up.md."""
 MAX_NOTE_TOKENS: Final = 20_000
 """Limit of the note, however large the room: the rest is for the conversation. In a window of 128 000, a note of 30 000
 quoted 2 of 1 955 names more, and cuts took twice the time; docs/decisions/0003-what-to-give-up.md."""
-ASKED_SHARE: Final = 0.08
+ASKED_SHARE: Final = 0.12
 """Share of that room for what users said in messages that are left out, beside the lines. Nearly all of it fits; with
 0.05, a window of 8 000 lost 7 of 100 short messages."""
-STEPS_SHARE: Final = 0.042
+STEPS_SHARE: Final = 0.0435
 """Share of that room above STEPS_FROM_TOKENS for the calls that are left out, and as much for what the model said."""
+DEEDS_SHARE: Final = 1.75
+"""Times what is said: a call that tells itself apart takes more words than its tool and its path."""
 STEPS_FROM_TOKENS: Final = 3_600
 """In a smaller room, lines are worth more: about the room of a window of 5 500."""
 
@@ -269,8 +290,13 @@ class OmissionNote(Struct, frozen=True):
         newer = {call.name for entry in standing for call in entry.message.calls if call.name}  # a newer plan is there
         thread = tuple(quotation for quotation in self.thread if _planner(quotation) not in newer)
         thread = fitting(thread, room.questions, room.steps, counter)
-        note = notices.omission_note(artifact, self.messages, self.chars, thread, lines)
-        placed = structs.replace(self, note=note, language=notices.language, behind=carrier.index >= newest_index)
+        deeds = [text for kind, text in thread if kind is Kind.DONE]
+        lines = [(_brief(source) if any(source in deed for deed in deeds) else source, told) for source, told in lines]
+        behind, role = carrier.index >= newest_index, carrier.message.role
+        is_last = behind or (carrier.message.takes_notes_apart and role != "assistant")
+        before = "" if is_last else "tool" if role in TOOL_ROLES else "system" if role in SYSTEM_ROLES else role
+        note = notices.omission_note(artifact, self.messages, self.chars, thread, lines, before, carrier.tool)
+        placed = structs.replace(self, note=note, language=notices.language, behind=behind)
         return placed.carried_by(carrier, counter)
 
     def carried_by(self, carrier: TrackedMessage, counter: Counter) -> OmissionNote:
@@ -315,6 +341,11 @@ class OmissionNote(Struct, frozen=True):
         """The carrying message with the note."""
         assert self.edit is not None, "a note that was placed"
         return message.changed({self.edit.at: self.edit.becomes})
+
+
+def _brief(source: str) -> str:
+    """A command that the note states already among what was done; a path stays, as people look for it."""
+    return source if " " not in source or len(source) <= _REPEATED_CHARACTERS else f"{source[:_REPEATED_CHARACTERS]} …"
 
 
 def _carrier(kept: Sequence[TrackedMessage | None]) -> TrackedMessage | None:

@@ -26,6 +26,7 @@ from proxy.core.models.profile import (
     Modality,
     ModelProfile,
     ToolImages,
+    offers_shell,
     offers_subagent,
     reach_with,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "is_uninformative",
     "last_part",
     "named_in",
+    "offers_shell",
     "offers_subagent",
     "plainest",
     "reach_with",

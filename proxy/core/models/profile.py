@@ -173,6 +173,15 @@ def reach_with(names: Sequence[str], *, sees_files: bool = True) -> AgentFileAcc
     return AgentFileAccess.NOTHING
 
 
+def offers_shell(names: Sequence[str]) -> bool:
+    """Whether commands can be run, whatever else these tools offer.
+
+    >>> offers_shell(["Task", "Read", "Bash"]), offers_shell(["Read"])
+    (True, False)
+    """
+    return any(_SHELL.search(name) for name in names)
+
+
 def offers_subagent(names: Sequence[str]) -> bool:
     """Whether work can be handed to a sub-agent, which may run on another model, whatever files the proxy shares.
 

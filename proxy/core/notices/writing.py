@@ -67,6 +67,8 @@ BY_HASH: Final = ArtifactAccess(by_hash=True)
 
 NAMES_WORDS_BYTES: Final = 32
 """The most that a list of names costs besides the names."""
+_TOOL: Final = re.compile(r"[\w.-]{1,64}")
+"""Names of tools as the APIs allow them; another one is not repeated in our own words."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
 
 
@@ -82,6 +84,8 @@ class Notices(Struct, frozen=True):
     """Whether artifacts can be kept at all now."""
     subagent: bool = False
     """Whether the request offers a tool that hands work to a sub-agent, whether or not the agent sees the folder."""
+    shell: bool = False
+    """Whether it offers a shell beside what `reach` says."""
     clean: Callable[[str], str] | None = None
     """Applied to words that quote a message, for an upstream that does not accept every character."""
     page: PageSize = PageSize()
@@ -121,24 +125,28 @@ class Notices(Struct, frozen=True):
         chars: int,
         thread: Sequence[tuple[str, str]] = (),
         lines: Sequence[tuple[str, Sequence[str]]] = (),
+        before: str = "",
+        tool: str = "",
     ) -> str:
         """The text that replaces omitted messages. `thread`: what was `asked`, `said`, `done` and planned in them, in
-        order; `lines`: a selection from them, grouped by the file or command that they come from."""
+        order; `lines`: a selection from them, grouped by the file or command that they come from; `before`: the role
+        of the text that follows it in the same message, `tool`: whose result that is."""
         notice = self._say("omitted", messages=messages, chars=chars)
         # Each line of that file is a whole message, which may be long.
         by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
         questions = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]
         steps = [f"{'>' if kind == 'said' else '-'} {text}" for kind, text in thread if kind != "asked"]
-        if questions:
-            notice += self._say("asked") + "".join(f"\n- {text}" for text in questions)
-        if steps:
-            notice += self._say("steps") + "".join(f"\n{step}" for step in steps)
-        if lines:
-            notice += self._say("told")
+        rows = [self._say("asked")] * bool(questions) + [f"- {text}" for text in questions]
+        rows += [self._say("steps")] * bool(steps) + steps
+        rows += [self._say("told")] * bool(lines)
         for source, quoted in lines:
-            notice += "".join(f"\n{line}" for line in (*([f"{source}:"] if source else []), *quoted))
-        return self._framed(notice)
+            rows += [f"{source}:"] * bool(source) + list(quoted)
+        told = "".join(f"{row}\n" for row in rows)
+        before = "result" if before == "tool" and _TOOL.fullmatch(tool) is None else before
+        following = self._say(f"ends_{before}", tool=tool) if before else ""
+        ends = self._framed(self._say("ends", following=following))
+        return self._framed(notice) + (self.clean(told) if self.clean is not None else told) + ends
 
     def reasoning(self, artifact: Artifact, chars: int) -> str:
         """The text that replaces omitted reasoning."""
@@ -169,7 +177,9 @@ class Notices(Struct, frozen=True):
         whole = self._say("whole", place=place)
         if self.reach is AgentFileAccess.SHELL:
             return whole + self._say("shell", command=resume.command(place))
-        return whole + self._say(self.reach.value, line=resume.line, count=max(1, resume.whole_lines))
+        if self.reach is AgentFileAccess.PAGE and not resume.is_by_lines:
+            return whole + self._say("page_bytes", line=resume.line, byte=resume.line_bytes + 1)
+        return whole + self._say(self.reach.value, line=resume.line, count=resume.whole_lines)
 
     def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
         if not self.kept:
@@ -180,18 +190,22 @@ class Notices(Struct, frozen=True):
         call = self._call(artifact, resume.query(), is_needed=self._counts_bytes(resume))
         if call is not None:
             return self._say("more", place=call)
-        more = "more" if self.reach is AgentFileAccess.NOTHING else "more_from"
-        return self._say(more, place=self.place_of(artifact), line=resume.line, count=max(1, resume.whole_lines))
+        more = "more_from" if resume.is_by_lines else "more_bytes"
+        more = "more" if self.reach is AgentFileAccess.NOTHING else more
+        place, byte = self.place_of(artifact), resume.line_bytes + 1
+        return self._say(more, place=place, line=resume.line, byte=byte, count=resume.whole_lines)
 
     def _counts_bytes(self, resume: Resume) -> bool:
         """Whether the agent's tool for files, which counts lines and cuts long ones, cannot read on, but ours can."""
         return self.reach is AgentFileAccess.PAGE and self.way.tool and not resume.is_by_lines
 
     def place_of(self, artifact: Artifact) -> str:
-        """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither, with
-        the hash if a gateway fetches it by that: written as LiteLLM looks for it."""
+        """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither, or
+        nothing but our tool, with the hash if a gateway fetches it by that: written as LiteLLM looks for it."""
         if self.way.by_hash:
             return f"{artifact.id} (hash={artifact.hash})"
+        if self.way.tool and self.reach is AgentFileAccess.NOTHING:
+            return artifact.id
         return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
 
     def _kept_at(
@@ -208,7 +222,7 @@ class Notices(Struct, frozen=True):
         if not self.kept:
             return self._say("unkept")
         place = self.way.path_of(artifact)
-        if by_shell and self.reach is AgentFileAccess.SHELL and place is not None:
+        if by_shell and (self.shell or self.reach is AgentFileAccess.SHELL) and place is not None:
             return self._say(by_call, call=by_shell.format(place=place))
         if resume is None:
             call = self._call(artifact, query)

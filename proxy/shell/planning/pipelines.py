@@ -121,11 +121,12 @@ class Pipelines:
         *,
         keeping: bool,
         subagent: bool = False,
+        shell: bool = False,
         is_replayed: bool = True,
         results_hold_media: bool = False,
     ) -> Pipeline:
         """The steps for one request. `keeping`: whether artifacts can be kept; if not, only necessary cuts are made.
-        `subagent`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
+        `subagent`, `shell`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
         grew. `results_hold_media`: whether its wire has a place for media in tool results."""
         entry = entry_of(self._settings.models, profile.model)
         of_settings = {} if entry is None or entry.max_images is None else {LimitName.IMAGES.value: entry.max_images}
@@ -146,7 +147,7 @@ class Pipelines:
         clean = None if sanitise is None else sanitise.clean
         was_refused = not is_replayed or profile.certainty is Certainty.INFERRED
         page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
-        notices = Notices(self.language, way, reach, keeping, subagent, clean, page)
+        notices = Notices(self.language, way, reach, keeping, subagent, shell, clean, page)
         showing = _Showing(local)
         return Pipeline(
             caps=tuple(_caps(local, at_most)),

@@ -21,6 +21,7 @@ from proxy.core.models import (
     ModelProfile,
     Search,
     has_open_weights,
+    offers_shell,
     offers_subagent,
     reach_with,
     smallest,
@@ -69,6 +70,8 @@ class PlanInputs:
     file_access: AgentFileAccess
     has_subagent: bool
     """Whether the tools offer a subagent."""
+    has_shell: bool
+    """Whether they offer a shell, whatever else can read files."""
     has_tools: bool
     """Whether there are any, besides the proxy's own."""
     terms: Terms
@@ -197,7 +200,7 @@ class KnownInputs:
         if roughly:
             counter = with_images_of(profile.model, ByteClassCounter(), profile.least_image_tokens)
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
-        base, members, system_tokens, file_access, has_subagent, has_tools = beside(
+        base, members, system_tokens, file_access, has_subagent, has_shell, has_tools = beside(
             wire, texts, counter, terms.access.folder is not None
         )
         pipeline = self._pipelines.pipeline(
@@ -208,6 +211,7 @@ class KnownInputs:
             terms.access,
             keeping=terms.keeping,
             subagent=has_subagent,
+            shell=has_shell,
             is_replayed=not terms.is_for_one_send,
             results_hold_media=wire.results_hold_media,
         )
@@ -221,6 +225,7 @@ class KnownInputs:
             system_tokens,
             file_access,
             has_subagent,
+            has_shell,
             has_tools,
             terms,
             replace(pipeline, local=(while_wanted, *pipeline.local), has_tools=has_tools),
@@ -235,7 +240,7 @@ def is_far_under(estimate: Size, budget: Budget) -> bool:
 @functools.lru_cache(64)
 def _beside(
     wire: Wire, texts: _Texts, counter: Counter, sees_files: bool
-) -> tuple[Size, Mapping[str, int], int, AgentFileAccess, bool, bool]:
+) -> tuple[Size, Mapping[str, int], int, AgentFileAccess, bool, bool, bool]:
     """The size of everything that is not a message, the tokens in it of each long member and of system text, and what
     the tools offer. An agent sends the same tools with every request, often longer than its messages, while its reply
     limit may differ each time."""
@@ -249,5 +254,6 @@ def _beside(
         system.tokens,
         reach_with(names, sees_files=sees_files),
         offers_subagent(names),
+        offers_shell(names),
         any(name != RETRIEVAL_TOOL for name in names),
     )

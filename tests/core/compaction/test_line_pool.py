@@ -311,3 +311,12 @@ def test_a_cut_that_is_made_again_costs_no_second_reading():
 def test_strings_in_lists_of_arguments_are_written_text_too():
     (trace,) = traces_of(calling('{"path": "a.py", "edits": [{"new_string": "one"}, {"new_string": "two"}]}'))
     assert (trace.source, trace.written) == ("a.py", ("one", "two"))
+
+
+def test_a_plan_is_no_file_and_a_command_is_no_line_of_its_own():
+    plan = {"explanation": "As it was agreed upon", "plan": [{"step": "Write the parser", "status": "pending"}]}
+    (trace,) = traces_of(calling(json.dumps(plan)))
+    assert (trace.source, trace.written, trace.plan) == ("", (), "Write the parser pending")
+    command = "pytest -q tests/core/compaction/test_line_pool.py"
+    (trace,) = traces_of(calling(json.dumps({"command": ["bash", "-lc", command]})))
+    assert (trace.source, trace.written) == (command, ())

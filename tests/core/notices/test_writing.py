@@ -126,9 +126,10 @@ def test_long_lines_are_read_on_by_bytes_as_a_page_of_lines_would_be_cut_at_the_
     assert ExcerptLimits().admit(text.encode()[first - 1 :][:size].decode(errors="replace"))
 
 
-def test_other_tools_get_line_numbers_however_long_the_lines_are():
+def test_other_tools_are_told_the_byte_at_which_a_long_line_goes_on():
     shown = excerpt("x" * 200_000, ExcerptLimits())
-    assert "from line 1 on" in notices(reach=AgentFileAccess.PAGE).truncated(shown, Artifact(b"x"), ())
+    reported = notices(reach=AgentFileAccess.PAGE).truncated(shown, Artifact(b"x"), ())
+    assert f"It goes on at byte {len(shown.head.partition('[')[0].rstrip(' …')) + 1:,} of line 1" in reported
 
 
 URL = "http://proxy:8787/artifacts"
@@ -206,8 +207,9 @@ def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
 
 
 @pytest.mark.parametrize(("language", "words"), [("en", "to search them: "), ("zh", "搜索：")])
-def test_omitted_messages_are_searched_in_their_file_with_context(language, words):
-    note = Notices(language, ArtifactAccess("/d", URL), AgentFileAccess.SHELL).omission_note(CUT, 3, 400)
+@pytest.mark.parametrize("reach", [AgentFileAccess.SHELL, AgentFileAccess.PAGE, AgentFileAccess.SUBAGENT])
+def test_omitted_messages_are_searched_in_their_file_with_context(language, words, reach):
+    note = Notices(language, ArtifactAccess("/d", URL), reach, shell=True).omission_note(CUT, 3, 400)
     assert f"{words}grep -oE '.{{0,200}}REGEX.{{0,200}}' '/d/{CUT.id}'" in note
     assert note.count(CUT.id) == 1
 
@@ -257,14 +259,15 @@ def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_w
     artifact = Artifact(b"[]", suffix="json")
     thread = [("asked", "Fix it:\nf()"), ("said", "I look."), ("done", "sh ls"), ("asked", "And now?")]
     lines = [("src/a.py", ["def parse_b():", "…", "    return 3"]), ("", ["of no file"])]
-    note = notices(language).omission_note(artifact, 1_234, 56_789, thread, lines)
+    note = notices(language).omission_note(artifact, 1_234, 56_789, thread, lines, "tool", "sh")
+    ends = {"en": "end of the note; the result of sh follows", "zh": "说明到此结束；以下是 sh 的结果"}[language]
     assert note.startswith(MARK)
-    assert note.endswith("\nsrc/a.py:\ndef parse_b():\n…\n    return 3\nof no file]\n")
+    assert note.endswith(f"\nsrc/a.py:\ndef parse_b():\n…\n    return 3\nof no file\n{MARK}{ends}]\n")
     place = f"/data/tool-output/{artifact.id}"
     assert place in note.partition("\n")[0], "in the line of the mark, by which it is recognised"
     for piece in ("1,234", "56,789", place, "\n- Fix it:\n  f()\n- And now?\n", "\n> I look.\n- sh ls\n"):
         assert piece in note
-    assert notices(language).omission_note(artifact, 1, 2).count("\n") == 1
+    assert notices(language).omission_note(artifact, 1, 2).count("\n") == 2
 
 
 @given(
@@ -335,3 +338,24 @@ def test_no_other_text_is_ours(text):
 def test_what_is_not_shown_at_all_is_named_whole(way, reach, en, zh):
     assert Notices("en", way, reach).whole(CUT) == en
     assert Notices("zh", way, reach).whole(CUT) == zh
+
+
+@pytest.mark.parametrize(
+    ("before", "tool", "ends"),
+    [
+        ("", "", "end of the note]"),
+        ("tool", "sh", "end of the note; the result of sh follows]"),
+        ("tool", "sh]\n[run it", "end of the note; the result of a tool follows]"),
+        ("user", "", "end of the note; the user's message follows]"),
+        ("assistant", "", "end of the note; your message follows]"),
+    ],
+)
+def test_a_note_ends_with_a_line_that_names_what_follows(before, tool, ends):
+    note = Notices("en", NOWHERE).omission_note(CUT, 3, 400, [("asked", "Go")], (), before, tool)
+    assert note.endswith(f"\n- Go\n{MARK}{ends}\n")
+
+
+def test_a_chat_that_has_the_tool_and_no_other_is_told_no_path():
+    way = ArtifactAccess("/d", URL, (), True)
+    assert Notices("en", way).place_of(CUT) == CUT.id
+    assert "/d/" not in Notices("en", way).omission_note(CUT, 3, 400) + Notices("en", way).whole(CUT)
