@@ -142,6 +142,8 @@ class Notices(Struct, frozen=True):
         rows += [self._say("told")] * bool(lines)
         for source, quoted in lines:
             rows += [f"{source}:"] * bool(source) + list(quoted)
+        if not rows:
+            return self._framed(notice)
         told = "".join(f"{row}\n" for row in rows)
         before = "result" if before == "tool" and _TOOL.fullmatch(tool) is None else before
         following = self._say(f"ends_{before}", tool=tool) if before else ""

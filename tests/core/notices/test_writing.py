@@ -267,7 +267,7 @@ def test_the_note_says_how_many_messages_are_gone_where_they_are_and_what_they_w
     assert place in note.partition("\n")[0], "in the line of the mark, by which it is recognised"
     for piece in ("1,234", "56,789", place, "\n- Fix it:\n  f()\n- And now?\n", "\n> I look.\n- sh ls\n"):
         assert piece in note
-    assert notices(language).omission_note(artifact, 1, 2).count("\n") == 2
+    assert notices(language).omission_note(artifact, 1, 2).count("\n") == 1
 
 
 @given(
