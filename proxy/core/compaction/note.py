@@ -283,7 +283,8 @@ class OmissionNote(Struct, frozen=True):
             return self.without_note()
         artifact, lines = self.artifacts[-1], list[tuple[str, list[str]]]()
         standing = [entry for entry in kept if entry is not None]
-        left = room.lines - counter.count(notices.omission_note(artifact, self.messages, self.chars))
+        frame = notices.omission_note(artifact, self.messages, self.chars, lines=[("", ())])
+        left = room.lines - counter.count(frame)
         if left > 0:
             known = {name for entry in standing for name in _names_of(entry.message)}
             lines = self.pool.quoted(standing, known, left, counter)
