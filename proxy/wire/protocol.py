@@ -313,9 +313,10 @@ class Wire(ABC):
     def is_complete(self, ending: bytes) -> bool:
         """Whether a stream that ended with `ending` is complete."""
 
-    def ends_in_error(self, ending: bytes) -> bool:
-        """Whether a success that ended with `ending` reports an error, in place of its reply or of the rest of it."""
-        return b'"error"' in ending and _FAILED.search(b"\n" + ending) is not None  # hardly any has the word
+    def closing_error(self, ending: bytes) -> bytes:
+        """The error that a success reports in place of its reply or of the rest of it; empty if `ending` has none."""
+        found = _FAILED.search(b"\n" + ending) if b'"error"' in ending else None  # hardly any has the word
+        return b"" if found is None else ending[found.start() :]
 
     @abstractmethod
     def reply(self, *, stream: bool) -> Reply:

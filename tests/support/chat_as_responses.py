@@ -59,7 +59,9 @@ def _parts(content: Any, kind: str) -> Any:
     if not isinstance(content, list):
         return content or ""
     return [
-        {"type": kind, "text": part["text"]} if "text" in part else {"type": "input_image", **part["image_url"]}
+        {"type": kind, "text": part["text"]}
+        if "text" in part
+        else {"type": "input_image", "image_url": part["image_url"]["url"]}
         for part in content
     ]
 

@@ -21,8 +21,8 @@ class Models:
         self.ratio = lambda *_: ratio
         self._settle = settle
 
-    async def settle(self, model, tenant):
-        return self._settle is not None and await self._settle(model, tenant)
+    async def settle(self, model, tenant, *, is_cut):
+        return self._settle is not None and await self._settle(model, tenant, is_cut=is_cut)
 
 
 def planner(window=8_000, *, ratio=(1.0, False), tokenizer="bytes", **settings) -> Planner:

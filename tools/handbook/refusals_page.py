@@ -21,14 +21,16 @@ proves the first cure. `cause` and `cure` are the names in [the log](log.md).
 RECOGNISED: Final = {
     "silence": "a success without a reply, or a stream that breaks before its content, of a request near its window",
     "limit": "*Too many images and documents: 101 + 0 > 100*, *image exceeds 5 MB maximum*, *array too long*, *String "
-    "should have at most 6000 characters*: a number beside what it limits",
+    "should have at most 6000 characters*: a number beside what it limits; a prompt with media that is counted "
+    "twice as long as we do: some count base64 as text",
     "reply": "*requested 32000 output tokens and your prompt contains 9000*: numbers that prove that the prompt fits; "
     "*supports at most 16384 completion tokens*",
     "prompt": "*maximum context length is 8192 tokens*, *prompt is too long*, in ten languages, with numbers "
     "or without; *Limit 6000, Requested 14000* of a rate that one request exceeds alone",
     "bytes": "413, *Request Entity Too Large*, *request_too_large*, with the bytes that are allowed or without",
     "silent_cut": "a success whose usage counts far less than was sent",
-    "media": "*does not support image input*, *image_url is not supported*, *images in tool results*",
+    "media": "*does not support image input*, *image_url is not supported*, *images in tool results*; *only "
+    "supported by certain models*, which is believed the second time",
     "history": "*tool_use ids were found without tool_result blocks*, *Invalid signature in thinking block*",
     "cut_results": "*not valid JSON* for a request with cut tool results that would also fit whole",
     "our_tool": "a 400 or 422 about a member, or without a reason, of a request with the proxy's own tool",
@@ -53,6 +55,7 @@ SENT: Final = {
 """What the cure sends, by cause."""
 NAMES: Final = {
     facts.WINDOW: "the window",
+    facts.LATE: "one that ran out after content had begun",
     facts.INPUT: "the most tokens of a prompt",
     facts.CHARS: "its most characters",
     facts.SEARCH: "what was refused and what was accepted",

@@ -7,7 +7,7 @@ states its size, never by opening it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from proxy.core.conversation import Attachment, ImageView, Message, TrackedMessage, seen
@@ -30,8 +30,18 @@ def _messages(entry: TrackedMessage) -> Iterator[Message]:
 def _attachments(entry: TrackedMessage) -> Iterator[Attachment]:
     if entry.message.may_hold_media or entry.moved:
         for message in _messages(entry):
-            found = message.parts()
-            yield from (part.attachment for part in (found[1] if found else ()) if part.attachment is not None)
+            yield from _attached(message)
+
+
+def _attached(message: Message) -> Iterator[Attachment]:
+    found = message.parts()
+    yield from (part.attachment for part in (found[1] if found else ()) if part.attachment is not None)
+
+
+def bytes_of_media(messages: Iterable[Message]) -> int:
+    """Bytes of all media, decoded, but for those that are elsewhere."""
+    holding = (message for message in messages if message.may_hold_media)
+    return sum(attachment.byte_count for message in holding for attachment in _attached(message))
 
 
 def _images(entry: TrackedMessage) -> Iterator[ImageView]:

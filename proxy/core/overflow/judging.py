@@ -335,6 +335,10 @@ def _other_kind(evidence: Evidence) -> VerdictKind:
 
 _IMPLAUSIBLE_RATIO: Final = 3
 """A number that differs from our own estimate by more than this factor is about something else."""
+_DEAR_RATIO: Final = 2
+"""A count of a request with media that exceeds our estimate by this factor is one of dear media."""
+_SHARE_WITH_MEDIA: Final = 0.6
+"""Share of the limit for text and media, so that there is room for more text in later turns."""
 _RATIO_OF_OURS: Final = 1.6
 """A count within this factor of our estimate may be one of this prompt; English prose has 0.68 of the estimate."""
 _PLAIN: Final = 0.95
@@ -399,7 +403,24 @@ def counted_beside_a_limit(text: str, sent: Sent) -> tuple[int, int] | None:
 
 def plausible(verdict: Verdict, sent: Sent) -> Verdict:
     """The verdict compared with our own knowledge of the prompt."""
-    return _with_scope(_compared(verdict, sent), sent) if verdict.is_overflow else verdict
+    if not verdict.is_overflow:
+        return verdict
+    if (most := _media_that_fit(verdict, sent)) is None:
+        return _with_scope(_compared(verdict, sent), sent)
+    kind, scoped = VerdictKind.COUNT, _with_scope(verdict, sent)
+    return replace(scoped, kind=kind, named=LimitName.MEDIA_BYTES, named_limit=most)
+
+
+def _media_that_fit(verdict: Verdict, sent: Sent) -> int | None:
+    """The bytes of media that fit beside the text, if they are what an upstream counts several times as dear as we do:
+    some count base64 as text. None if something else is too long."""
+    counted = verdict.prompt if verdict.prompt is not None else verdict.requested
+    if not (counted and verdict.limit and sent.media_bytes and sent.tokens) or verdict.unit is Unit.CHARS:
+        return None
+    if counted < _DEAR_RATIO * sent.tokens or counted < verdict.limit:
+        return None
+    room = verdict.limit * _SHARE_WITH_MEDIA - sent.tokens
+    return max(0, int(sent.media_bytes * room / (counted - sent.tokens)))
 
 
 def _with_scope(verdict: Verdict, sent: Sent) -> Verdict:

@@ -155,7 +155,8 @@ class Verdict(Figures, frozen=True):
     refuses_in_results: bool = False
     """Whether it is about media in tool results."""
     is_conditional: bool = False
-    """Whether it refuses only under a condition, such as `n > 1`: then it says nothing about the model."""
+    """Whether it refuses only under a condition, such as `n > 1`: then it says nothing about the model, unless media
+    are refused again before any were accepted."""
     misses_json: bool = False
     """Whether it says that something in the request does not parse as JSON: a cut tool result, perhaps."""
     refuses_tools: bool = False
@@ -323,6 +324,8 @@ class Sent(Struct, frozen=True):
     """Whether one of its messages is a user's."""
     reply_tokens: int | None = None
     """The reply limit of the request."""
+    media_bytes: int = 0
+    """Bytes of its media, decoded."""
 
     @property
     def asks_for_little(self) -> bool:

@@ -337,12 +337,12 @@ def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[str]
         yield HISTORY
     if refusal.named is not None and (cure.keeps_to or cure.kind is AttemptKind.SHORTER_REPLY):
         yield facts.AT_MOST
-    if refusal.is_conditional:
+    if refusal.is_conditional and cure.kind is not AttemptKind.WITHOUT_MEDIA:
         return
     match cure.kind:
         case AttemptKind.ORIGINAL if refusal.misses_json and is_accepted:
             yield facts.CUT_RESULTS_REFUSED
-        case AttemptKind.WITHOUT_TOOL:
+        case AttemptKind.WITHOUT_TOOL if refusal.named is not LimitName.TOOLS:
             yield facts.REFUSES_OUR_TOOL
         case AttemptKind.FEWER_BYTES:
             yield BYTES
@@ -350,7 +350,7 @@ def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[str]
             if refusal.is_suspect:
                 yield facts.SEARCH
             yield SIZE
-        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_in_results:
+        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_in_results and not refusal.is_conditional:
             yield facts.RESULTS_HOLD_TEXT
         case AttemptKind.WITHOUT_MEDIA if refusal.refuses_model:
             yield facts.REFUSES
@@ -484,7 +484,7 @@ CURES: Final = (
         "the prompt was too long",
         _shorter_prompt,
         (AttemptKind.EMERGENCY,),
-        (facts.WINDOW, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE),
+        (facts.WINDOW, facts.LATE, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE),
     ),
     Row("bytes", "the body had too many bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), (facts.SEARCH,)),
     Row("silent_cut", "the prompt was cut by the upstream", _fitted, (AttemptKind.FITTED,), (facts.CUT_TO,)),
@@ -508,7 +508,7 @@ CURES: Final = (
         "the proxy's own tool was refused",
         _without_tool,
         (AttemptKind.WITHOUT_TOOL,),
-        (facts.REFUSES_OUR_TOOL,),
+        (facts.REFUSES_OUR_TOOL, facts.AT_MOST),
     ),
     Row("edit", "an edit may have been refused", _unedited, (AttemptKind.ORIGINAL,)),
     Row("no_words", "a long request got no reason", _shorter_guess, (AttemptKind.EMERGENCY,), (facts.SEARCH,)),

@@ -1,7 +1,7 @@
 """Local step for texts over a length that an upstream has stated: contents of any message, and arguments of calls.
 
 Rule: arguments are cut inside the strings of their JSON, so that they stay valid; the whole is kept in an artifact that
-the notice names. A text within the limit is never touched.
+the notice names. A text within the limit is never touched, nor is system text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation import Argument, Edit, Message, Reason
+from proxy.core.conversation import SYSTEM_ROLES, Argument, Edit, Message, Reason
 from proxy.core.notices import Notices
 from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
 from proxy.core.truncation.tool_output import shortened_result
@@ -34,7 +34,7 @@ class CutStrings(Struct, frozen=True):
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """One edit for each text."""
-        if len(message.raw) <= self.max_chars:
+        if len(message.raw) <= self.max_chars or message.role in SYSTEM_ROLES:
             return
         limit = f"characters of a string={self.max_chars}"
         for at, text in message.texts():

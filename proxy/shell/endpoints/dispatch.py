@@ -137,10 +137,14 @@ def _served(
 
 def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, wire: Wire, route: Route) -> None:
     """The client has the whole response."""
-    route.relay.learn_from(served, record)
-    kind, ends_in_error = served.verdict.kind, wire.ends_in_error(sender.last.joined)
-    if ends_in_error or sender.status >= 400 or kind is not VerdictKind.ACCEPTED:
-        record.note_end(sender.status, kind, ends_in_error=ends_in_error)
+    kind, ending = served.verdict.kind, sender.last.joined
+    error = wire.closing_error(ending)
+    route.relay.learn_from(served, record, went_well=not error)
+    if error and sender.status < 400:
+        events = len(wire.framing.splitter().feed(ending)) or 1
+        route.relay.learn_from_end(served, error, sender.sent_bytes * events // len(ending), record)
+    if error or sender.status >= 400 or kind is not VerdictKind.ACCEPTED:
+        record.note_end(sender.status, kind, ends_in_error=bool(error))
 
 
 def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route) -> AnyResponse:

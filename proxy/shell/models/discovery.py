@@ -1,8 +1,8 @@
 """Queries the upstream for its models and their limits in the background; no request waits for it long.
 
 Rule: at most one query at a time for all models, and one in ten minutes after a response (for a self-hosted
-server that reports what it has loaded: one in 15 seconds of use). A client's key is used for the one question that its
-own request triggered, and is stored nowhere.
+server that reports what it has loaded: one in 15 seconds of use; for any of them before a prompt is cut). A client's
+key is used for the one question that its own request triggered, and is stored nowhere.
 """
 
 from __future__ import annotations
@@ -164,12 +164,13 @@ class Discovery:
         if loop is not None and self._needs_client_key and authorization and self._clock() >= self._due:
             loop.call_soon_threadsafe(self._spawn, authorization)
 
-    def doubt(self) -> None:
+    def doubt(self, *, has_failed: bool = True) -> None:
         """A self-hosted server refused a connection, or a prompt that its list allows: ask it again before the next
-        plan. It may have come back with another window."""
+        plan. It may have come back with another window. `has_failed`: or else a prompt is about to be cut for it, or
+        was cut by it."""
         if self._is_own and not self.is_in_doubt:
-            self.is_in_doubt = self._is_worth_waiting = True
-            self._was_answered, self._due = False, 0.0
+            self.is_in_doubt, self._was_answered, self._due = True, False, 0.0
+            self._is_worth_waiting |= has_failed
 
     def stated(self, model: str) -> int | None:
         """The window that a self-hosted server reports for this model, in whatever way."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxy.core.models import Key, Lesson, Lessons, Rows, Search, facts
+from proxy.core.models import Key, Lesson, Lessons, Modality, Rows, Search, facts
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
     MIN_SAMPLE_TOKENS,
@@ -145,6 +145,12 @@ class Learning:
             self.learn(model, {facts.STATED: certain_window_tokens}, whose)
         self._learn_limit(model, whose, facts.CUT_TO, window_tokens)
 
+    def note_window(self, model: str, window_tokens: int, by: str = "", *, is_late: bool = False) -> None:
+        """Keep a window that was shown, not stated. `is_late`: it ran out after content had begun, of which no refusal
+        tells before."""
+        if SMALLEST_WINDOW_TOKENS <= window_tokens <= LARGEST_TOKENS:
+            self._learn_limit(model, by, facts.LATE if is_late else facts.WINDOW, window_tokens)
+
     def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int, by: str = "") -> None:
         """Keep that a prompt far larger than a guess was accepted: the window is at least that large."""
         known = self._binding(model, by).get(facts.TAKEN)
@@ -246,6 +252,23 @@ class Learning:
         known = self.search(model, by) if self._in_force and is_first else None
         if known is not None and (found := known.after_pass(prompt_tokens)) is not known:
             self.learn(model, {facts.SEARCH: found or 0}, by)
+
+    def note_refused_media(
+        self, model: str, modalities: frozenset[Modality], by: str = "", *, is_conditional: bool = False
+    ) -> None:
+        """Keep which media a model cannot read, once the same request was accepted without them. What is refused under
+        a condition is believed the second time."""
+        self.refresh()
+        known = self._binding(model, by)
+        doubted = {kind for kind in modalities if is_conditional and f"{facts.MAY_REFUSE}{kind}" not in known}
+        names = (f"{facts.MAY_REFUSE if kind in doubted else facts.REFUSES}{kind}" for kind in modalities)
+        self.learn(model, dict.fromkeys(names, 1), by)
+
+    def note_accepted_images(self, model: str, by: str = "") -> None:
+        """Forget that images were refused once."""
+        doubted = f"{facts.MAY_REFUSE}{Modality.VISION}"
+        if doubted in self._binding(model, by):
+            self.learn(model, {doubted: 0}, by)
 
     def note_bytes(self, refused: int, taken: int, by: str = "") -> None:
         """Keep that a body was refused for its bytes and accepted with fewer."""

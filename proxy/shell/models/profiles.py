@@ -136,9 +136,11 @@ class ModelResolver:
         a tenant: to show to people."""
         return self.learning.ratio(profile.known_as, counter_for(profile.tokenizer, profile.model).name, by or None)
 
-    async def settle(self, model: str, by: str) -> bool:
-        """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed. Whether the
-        profile has changed."""
+    async def settle(self, model: str, by: str, *, is_cut: bool = False) -> bool:
+        """Wait, for a bounded moment, for the upstream's own statement of a window that is only guessed, or for which
+        this prompt is about to be cut. Whether the profile has changed."""
+        if is_cut:
+            self.discovery.doubt(has_failed=False)
         name = model[:MAX_NAME_CHARS]
         before, named = self.profile(name, by), window_in_name(name)
         if before.window_is_guessed or before.cuts_silently or named.is_stated or self.discovery.is_in_doubt:

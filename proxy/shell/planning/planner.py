@@ -110,7 +110,8 @@ class Planner:
         planned = await self._run(came, match, resolved)
         if looking_up and len(body) > SMALL_BODY_BYTES:
             started = time.perf_counter()
-            is_news = await self.models.settle(planned.request.known_as, planned.tenant)
+            is_cut = not planned.plan.budget.admits(planned.plan.before)
+            is_news = await self.models.settle(planned.request.known_as, planned.tenant, is_cut=is_cut)
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
@@ -225,6 +226,12 @@ class Planner:
             request = repaired(wire, request, "", lacking_result(self._pipelines.language))
         return request
 
+    def _refuses_our_tool(self, wire: Wire, request: Request, tenant: bytes, tools: bytes) -> bool:
+        """Whether the upstream is known to refuse the proxy's own tool, or a list as long as this one."""
+        profile = self.models.profile(request.known_as, tenant.hex())
+        most = profile.at_most.get(LimitName.TOOLS)
+        return profile.refuses_our_tool or (most is not None and len(wire.tool_names(tools)) > most)
+
     async def plan_further(self, planned: Planned, messages: Sequence[Message], *, may_cut: bool = False) -> Planned:
         """The plan for a request with more messages at its end, on the same terms as its own plan. `may_cut`: whether
         what the model works on may be cut for them."""
@@ -290,7 +297,7 @@ class Planner:
             came.beginning = None
             return self._plan(came, None, resolved)
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
-        if tools is not None and self.models.profile(request.known_as, tenant.hex()).refuses_our_tool:
+        if tools is not None and self._refuses_our_tool(wire, request, tenant, tools):
             tools = None
         unknown: tuple[str, ...] = ()
         if tools is not None:

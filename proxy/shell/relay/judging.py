@@ -14,9 +14,10 @@ from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
 from proxy.core.conversation import Message, Size, unpaired
-from proxy.core.media import bytes_of, modalities_in
+from proxy.core.media import bytes_of, bytes_of_media, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
+    ESTIMATED_SHARE,
     FAULTS,
     LEAST_WINDOW_TOKENS,
     Counted,
@@ -46,6 +47,8 @@ ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 _LEFT_BY_AN_EXCESS: Final = 0.1
 """Share of an estimate that is taken for the limit if the stated excess alone is larger: the estimate is too low, and
 the excess nearly all of the prompt."""
+_ROUND: Final = (64, 100)
+"""Reply limits of models are multiples of one of these."""
 _FEW_IMAGES: Final = 0.05
 """Largest share of images in a prompt whose count says how the upstream counts text: their own cost may be far off."""
 
@@ -106,10 +109,20 @@ class Judge:
 
     def _verdict(self, answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
         """Judge a response. `size`: of the prompt that it answers."""
-        body, profile, budget = planned.request.body, planned.inputs.profile, planned.plan.budget
+        body, sent = planned.request.body, self._sent(planned, size)
+        verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
+        if sent is None:
+            return verdict
+        if answer.ended_quietly and verdict.kind in (VerdictKind.ACCEPTED, VerdictKind.UNKNOWN):
+            return Verdict(VerdictKind.EMPTY, is_suspect=sent.is_near_window)
+        return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
+
+    def _sent(self, planned: Planned, size: Size) -> Sent | None:
+        """Our own knowledge of a prompt of this size; None if the upstream holds a part of it."""
+        profile, budget = planned.inputs.profile, planned.plan.budget
         if not planned.request.shape.is_whole:
-            return planned.wire.judged(answer.status, answer.headers, answer.judged, sent=None, request=body)
-        sent = Sent(
+            return None
+        return Sent(
             size.tokens,
             size.chars,
             # The part of the window that a prompt may fill; a rate is no window.
@@ -118,11 +131,8 @@ class Judge:
             LEAST_WINDOW_TOKENS if self._is_own_server else budget.room_tokens,  # the default is of hosted models
             has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
             reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
+            media_bytes=bytes_of_media(planned.plan.sent),
         )
-        verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
-        if answer.ended_quietly and verdict.kind in (VerdictKind.ACCEPTED, VerdictKind.UNKNOWN):
-            return Verdict(VerdictKind.EMPTY, is_suspect=sent.is_near_window)
-        return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> int | None:
         """How much the upstream reads uncut, by our estimate, if a whole response proves that it has cut the prompt."""
@@ -236,6 +246,8 @@ class Judge:
         """Keep the limit that a refusal states, and compare its count with the estimate."""
         model, certain = planned.request.known_as, planned.inputs.profile.certain_window_tokens
         self._learning.note_refusal(model, verdict, certain, planned.tenant)
+        if verdict.named is LimitName.TOOLS:  # which only the client can keep, but for our own
+            self._learning.learn(model, {f"{facts.AT_MOST}{verdict.named}": verdict.named_limit}, planned.tenant)
         if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
             reply = planned.reply_tokens or planned.request.reply_tokens
             room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply)
@@ -259,15 +271,18 @@ class Judge:
                 if search is not None and not self._may_be_accident(refusal, refused):
                     learning.note_unnamed_refusal(model, search, tenant)
             case facts.AT_MOST if refusal.named is not None:
-                known, most = refused.inputs.profile.at_most.get(refusal.named), refusal.named_limit
-                if refusal.named is LimitName.REPLY and known is not None and most < known:
-                    most = max(most // 2, 1)  # it falls as the prompt grows: it is what the window leaves
+                most = refusal.named_limit
+                if refusal.named is LimitName.REPLY and _is_left_by_a_window(most, refused):
+                    is_unsure = refused.inputs.is_rough or refused.plan.budget.count_may_be_wrong
+                    prompt = int(refused.tokens_after * (ESTIMATED_SHARE if is_unsure else 1))
+                    learning.note_window(model, most + prompt, tenant)
+                    most = 0  # the window holds instead
                 learning.learn(model, {f"{facts.AT_MOST}{refusal.named}": most}, tenant)
             case facts.REFUSES:
                 kinds = refusal.refused & lesson.sent.cure.refused or lesson.sent.cure.refused
                 # What its sources state is not blamed beside what they do not: the second send went without both.
                 unknown = frozenset(kind for kind in kinds if refused.inputs.profile.reads(kind) is None)
-                learning.learn(model, {f"{facts.REFUSES}{kind}": 1 for kind in unknown or kinds}, tenant)
+                learning.note_refused_media(model, unknown or kinds, tenant, is_conditional=refusal.is_conditional)
             case name:
                 learning.learn(model, {name: 1}, tenant)
 
@@ -286,27 +301,42 @@ class Judge:
         if may_be_cut and self._cut_to(counted, planned, record) is not None:
             return
         learning, tenant, model = self._learning, planned.tenant, planned.request.known_as
-        ours, estimate = planned.tokens_after, planned.plan.after.tokens
+        ours, images = planned.tokens_after, self._tokens_of_few_images(planned)
         theirs = None if counted is None else counted.prompt
         if went_well:
             learning.note_passed(None, planned.plan.after.bytes, tenant)
+            if planned.request.has_images:
+                learning.note_accepted_images(model, tenant)
         if went_well and planned.request.shape.is_whole:
-            learning.note_passed(model, ours if theirs is None else theirs, tenant)
+            # What refusals without a number have refused is known by our estimate, which may be far off for images.
+            learning.note_passed(model, ours if theirs is None or images is None else theirs, tenant)
         if not _is_comparable(planned):
             return
         if counted is None:
             if planned.inputs.terms.goal_tokens is not None and went_well:
                 learning.note_prompt(model, ours, tenant)
             return
-        profile, images = planned.inputs.profile, self._tokens_of_few_images(planned)
+        profile = planned.inputs.profile
         if profile.window_is_guessed:
             learning.note_taken(model, counted.prompt, profile.window_tokens, tenant)
         if images is None or planned.inputs.is_rough or self._may_be_of_a_cut(planned, counted):
             learning.note_prompt(model, counted.prompt, tenant)
             return
-        text, seen, may_cut = estimate - images, counted.prompt - images, self._may_cut(profile)
+        text, seen, may_cut = planned.plan.after.tokens - images, counted.prompt - images, self._may_cut(profile)
         counted_by = planned.inputs.counted_by
         learning.note_usage(model, counted_by, text, seen, record.request_id, tenant, may_cut=may_cut)
+
+    def learn_from_end(self, planned: Planned, error: bytes, reply_tokens: int, record: RequestRecord) -> None:
+        """Keep the window that ran out after content had begun: the one that the error states, or else the one that
+        prompt and reply have filled."""
+        sent, body = self._sent(planned, planned.plan.after), planned.request.body
+        verdict = planned.wire.judged(200, (), error, sent=sent, request=body)
+        if not verdict.is_overflow or verdict.may_be_echo or sent is None:
+            return
+        self._recorder.overflowed(record, verdict)
+        is_stated = verdict.limit_is_learnable and verdict.unit is Unit.TOKENS
+        window = verdict.limit if is_stated else planned.tokens_after + reply_tokens
+        self._learning.note_window(planned.request.known_as, window or 0, planned.tenant, is_late=True)
 
     def _may_cut(self, profile: ModelProfile) -> bool:
         """Whether the upstream may cut a prompt silently: it is known to, or may have any window."""
@@ -316,9 +346,10 @@ class Judge:
         """Whether a count may be one of a part of the prompt: then it says nothing about how the upstream counts."""
         profile, estimate = planned.inputs.profile, planned.plan.after.tokens
         (own, ratio, is_measured), certain = self._own_count(planned), profile.certain_window_tokens
-        if not self._may_cut(profile) or (certain is not None and estimate * ratio <= certain):
-            return False
-        return may_be_of_a_cut(estimate, counted, ratio if is_measured else None, is_exact=own.exact)
+        is_low = may_be_of_a_cut(estimate, counted, ratio if is_measured else None, is_exact=own.exact)
+        if is_low and self._is_own_server:
+            self._planner.models.discovery.doubt(has_failed=False)  # it may have been loaded with another window since
+        return is_low and self._may_cut(profile) and (certain is None or estimate * ratio > certain)
 
     def _tokens_of_few_images(self, planned: Planned) -> int | None:
         """The estimate of the images in what was sent, if they are few; None if they are many, or its messages are
@@ -332,6 +363,14 @@ class Judge:
         found = images_in(message for message in planned.plan.sent if may_hold(message.raw))
         tokens = sum(tokens_of_image(counter, *image) * count for image, count in found.items())
         return tokens if tokens <= planned.plan.after.tokens * _FEW_IMAGES else None
+
+
+def _is_left_by_a_window(reply_tokens: int, refused: Planned) -> bool:
+    """Whether a reply limit falls as the prompt grows: then it is what the window leaves beside the prompt. A model's
+    own limit is a round number."""
+    known = refused.inputs.profile.at_most.get(LimitName.REPLY)
+    is_round = any(reply_tokens % step == 0 for step in _ROUND)
+    return known is not None and reply_tokens < known and not is_round
 
 
 def _encoded_sizes(messages: Sequence[Message]) -> set[int]:

@@ -347,7 +347,7 @@ class Relay:
         record.note_answer(answer.status)
         return answer
 
-    def learn_from(self, served: Served, record: RequestRecord) -> None:
+    def learn_from(self, served: Served, record: RequestRecord, *, went_well: bool = True) -> None:
         """Compare what the upstream counted with the estimate, after its response has been passed on."""
         response, attempt = served.response, served.attempt
         if isinstance(response, UpstreamResponse):
@@ -359,8 +359,13 @@ class Relay:
         is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
         is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
         may_be_cut = not (is_compared or isinstance(response, WholeResponse))
-        went_well = response.status < 400
+        went_well = went_well and response.status < 400
         self._judge.learn_from_usage(attempt.planned, counted, record, may_be_cut=may_be_cut, went_well=went_well)
+
+    def learn_from_end(self, served: Served, error: bytes, reply_tokens: int, record: RequestRecord) -> None:
+        """Learn from the error that ended a response of about so many tokens, after it has been passed on."""
+        if served.attempt is not None and not record.retrieval_rounds:
+            self._judge.learn_from_end(served.attempt.planned, error, reply_tokens, record)
 
     async def pass_through(
         self,

@@ -498,7 +498,7 @@ HISTORIES = [
     ([ABOUT_MODEL, OF_LENGTH], ["media"], 1, [(facts.REFUSES, 1)]),
     ([ABOUT_MODEL, ABOUT_MODEL], ["media"], 1, []),
     ([IN_RESULTS, ACCEPTED], ["media"], 1, [(facts.RESULTS_HOLD_TEXT, 1)]),
-    ([IF_MANY, ACCEPTED], ["media"], 1, []),
+    ([IF_MANY, ACCEPTED], ["media"], 1, [(facts.REFUSES, 1)]),
     ([OF_IMAGES, ACCEPTED], ["limit"], 1, [(facts.AT_MOST, 1)]),
     ([OF_IMAGES, OF_IMAGES], ["limit"], 1, []),
     ([OF_IMAGES, OF_ITEMS, ACCEPTED], ["limit", "limit"], 2, [(facts.AT_MOST, 2)]),

@@ -286,8 +286,8 @@ async def test_more_than_two_other_messages_make_another_conversation():
 async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known():
     models = []
 
-    async def settle(model, _):
-        models.append(model)
+    async def settle(model, _, *, is_cut):
+        models.append((model, is_cut))
         return False
 
     def profile(model, _):
@@ -297,4 +297,6 @@ async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known(
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 2_000)]), looking_up=True)
     assert models == []
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 9_000)]), looking_up=True)
-    assert models == ["m"]
+    assert models == [("m", False)]
+    await one.plan(CHAT_COMPLETIONS, TENANT, body([user("long " * 20_000)]), looking_up=True)
+    assert models[1:] == [("m", True)]
