@@ -419,8 +419,10 @@ def _media_that_fit(verdict: Verdict, sent: Sent) -> int | None:
         return None
     if counted < _DEAR_RATIO * sent.tokens or counted < verdict.limit:
         return None
+    if (excess := counted - sent.tokens) > sent.media_bytes:  # base64 has less than a token a byte: it is the text
+        return None
     room = verdict.limit * _SHARE_WITH_MEDIA - sent.tokens
-    return max(0, int(sent.media_bytes * room / (counted - sent.tokens)))
+    return max(0, int(sent.media_bytes * room / excess))
 
 
 def _with_scope(verdict: Verdict, sent: Sent) -> Verdict:
