@@ -28,7 +28,7 @@ from support.upstream import (
     words,
 )
 
-from proxy.core.models import facts
+from proxy.core.models import LimitName, facts
 from proxy.core.notices import is_ours
 from proxy.demo import prompt_tokens
 from proxy.errors import ArtifactStoreUnavailable
@@ -496,14 +496,26 @@ def test_an_answer_ends_with_its_own_words_where_a_later_round_fails(spoken: str
     assert world.logged("request_done", 2)[-1]["outcome"] == "answered"
 
 
-TOO_MANY = "Invalid 'tools': array too long. Expected an array with maximum length 128, but got one with length 129."
+TOO_MANY = "Invalid 'tools': array too long. Expected an array with maximum length 20, but got one with length 21."
+MOST_TOOLS = f"{facts.AT_MOST}{LimitName.TOOLS}"
+
+
+def test_the_tool_is_not_offered_again_where_no_more_tools_than_the_clients_are_allowed(build: Any) -> None:
+    world = build(128_000, Has(["read_artifact"], TOO_MANY, 400))
+    many = [{**FETCH, "function": {**FETCH["function"], "name": f"fetch_{number}"}} for number in range(20)]
+    body = json.dumps(request("short", many)).encode()
+    sends = [world.ask(body).headers["x-context-proxy-attempts"] for _ in range(3)]
+    assert (sends, world.upstream.last.body) == (["2", "1", "1"], body)
+    assert [(line["lesson"], line["value"]) for line in world.log("lesson_learned")] == [(MOST_TOOLS, 20)]
+    world.upstream.rules = []
+    world.ask(json.dumps(request()).encode())
+    assert "read_artifact" in tools_in(world.upstream.last)
 
 
 @pytest.mark.parametrize(
     ("status", "message"),
     [
         (400, "Unknown field."),
-        (400, TOO_MANY),
         (422, "tools: Extra inputs are not permitted"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import cast
 from urllib.parse import urljoin
 
 import httpx
+from aiohttp.abc import AbstractStreamWriter
 
 from proxy.shell.upstream import Headers, Outgoing, Upstream, UpstreamResponse
 
@@ -17,11 +18,25 @@ class RespxUpstream(Upstream):
     async def send(
         self, method: str, target: bytes, headers: Headers, body: Outgoing | AsyncIterator[bytes] | None
     ) -> UpstreamResponse:
-        content = body.take() if isinstance(body, Outgoing) else None
+        written = _Written()
+        if isinstance(body, Outgoing):
+            await body.write_to(cast("AbstractStreamWriter", written))
         async with httpx.AsyncClient() as client:
             url = urljoin(self.settings.base_url, target.decode())
-            response = await client.request(method, url, headers=headers, content=content)
+            response = await client.request(method, url, headers=headers, content=written.content)
         return cast("UpstreamResponse", _Answer(response))
+
+
+class _Written:
+    """Takes a body, as a connection does."""
+
+    content: bytes | None = None
+
+    def send_headers(self) -> None:
+        pass
+
+    async def write(self, body: bytes) -> None:
+        self.content = body
 
 
 class _Answer:

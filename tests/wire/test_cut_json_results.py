@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from support.chat_as_messages import request_as_messages
 from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
-from support.strategies import WAY, budgets, exchange, pipeline, system, user
+from support.strategies import budgets, exchange, pipeline, system, user
 
-from proxy.core.artifact_reading import quoted
 from proxy.core.compaction import Pipeline, plan
 from proxy.core.conversation import TOOL_ROLES, Conversation, Size
+from proxy.core.notices import quoted
 from proxy.core.text import Direction, ExcerptLimits
 from proxy.core.truncation import Sanitise, SanitiseText
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
@@ -104,6 +104,6 @@ def test_a_json_result_that_is_cut_stays_json_or_does_not_begin_like_json(
     made = pipeline(budget, limits=limits, language=language)
     if cleans:
         made = replace(made, local=(*made.local, SanitiseText(frozenset(Sanitise))))
-    uncut = {text for output in outputs for text in (output, quoted(output, WAY))}
+    uncut = {text for output in outputs for text in (output, quoted(output))}
     for text in texts_of_results(sent_by(wire, history, made)):
         assert text in uncut or is_json(text) or not begins_like_json(text)
