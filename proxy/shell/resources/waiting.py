@@ -78,7 +78,8 @@ class WaitingRoom:
         return Waiting(len(self._plain) + len(self._packed), len(self._packed), self._memory_bytes)
 
     def keep(self, kept: Kept, held_bytes: int, *, is_packed: bool = False) -> None:
-        """Count it as waiting from now on."""
+        """Count it as waiting from now on; repeated calls count the last."""
+        self.let_go(kept)
         (self._packed if is_packed else self._plain)[kept] = held_bytes
         self._memory_bytes += held_bytes
 

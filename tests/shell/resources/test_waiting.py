@@ -98,6 +98,16 @@ async def test_the_memory_of_a_large_one_is_given_back_when_it_will_not_be_sent_
     assert (text.text, room.waiting) == (None, (0, 0, 0))
 
 
+async def test_what_rests_again_without_having_been_woken_is_counted_once():
+    room = WaitingRoom()
+    found = kept(room, Text("x"))
+    await found.rest()
+    await found.rest()
+    assert room.waiting == (1, 0, LARGE)
+    found.close()
+    assert room.waiting == (0, 0, 0)
+
+
 class HeldThread:
     """Compression that waits for an event."""
 
