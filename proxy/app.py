@@ -82,7 +82,13 @@ Replicas: TypeAlias = "tuple[StateContact | None, SharedLearning | None]"
 async def _show_load(services: Services) -> None:
     while True:
         await asyncio.sleep(SHOW_SECONDS)
-        services.metrics.load(services.workload.queued, services.room.waiting)
+        waiting = services.room.waiting
+        services.metrics.set_levels(
+            queued_requests=services.workload.queued,
+            waiting_requests=waiting.requests,
+            waiting_compressed_requests=waiting.compressed,
+            waiting_bytes=waiting.memory_bytes,
+        )
 
 
 class Inherited(Struct):
@@ -154,7 +160,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         recorder=recorder,
         ways=ways,
         workload=workload,
-        room=WaitingRoom(settings.server.max_waiting_bytes, metrics.waiting_lost.inc),
+        room=WaitingRoom(settings.server.max_waiting_bytes, metrics.counters["lost_waiting_requests"].inc),
         tenants=tenants,
         guard=_guard(settings),
         rights=_rights(settings, tenants),
@@ -288,7 +294,7 @@ def _replicas(settings: Settings, models: Sequence[ModelResolver], tenants: Tena
     from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
     from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - needs an extra
 
-    contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.state_failures.inc)
+    contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.counters["state_failures"].inc)
     if not settings.learning.enabled:
         return contact, None
     return contact, SharedLearning(contact, {one.learning.upstream: one.learning for one in models})
@@ -331,7 +337,7 @@ def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics
         max_bytes=settings.artifacts.max_bytes,
         on_saved=metrics.saved,
         on_swept=metrics.stored,
-        on_failed=metrics.store_failures.inc,
+        on_failed=metrics.counters["store_failures"].inc,
         on_emptied=tenants.agree,
     )
 

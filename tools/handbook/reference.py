@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import yaml
 from prometheus_client.core import Metric
-from prometheus_client.metrics import MetricWrapperBase
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -151,8 +150,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("edit",),
-        "at the level debug, one for each change of each send: the `message`, by its number from 0 (to `last_message`, "
-        "for neighbours left out together), `reasons`, tokens before and after, `artifacts`",
+        "at the level debug, for each message that is changed, up to 500 of each send: the `message`, by its number "
+        "from 0, its `role` and `tool`, `reasons`, tokens before and after, `artifacts`, the `limit` that it exceeded",
     ),
     (
         ("model_limits",),
@@ -368,12 +367,10 @@ def render_log() -> str:
 
 def metric_families() -> list[tuple[Metric, Sequence[str]]]:
     """Every metric without its values, with the names of its labels."""
-    found: list[tuple[Metric, Sequence[str]]] = []
-    for metric in vars(metrics.Metrics()).values():
-        if isinstance(metric, MetricWrapperBase) and not getattr(metric, "_labelvalues", ()):
-            (family,) = metric.collect()
-            found.append((family, metric._labelnames))
-    own = (metrics.learned_limits([]), metrics.spent([], {}))
+    made = metrics.Metrics()
+    each = (*made.counters.values(), *made.gauges.values(), *made.histograms.values())
+    found: list[tuple[Metric, Sequence[str]]] = [(family, one._labelnames) for one in each for family in one.collect()]
+    own = (metrics.running_version(), metrics.learned_limits([]), metrics.spent([], {}))
     return [*found, *((one, one._labelnames) for one in own)]
 
 

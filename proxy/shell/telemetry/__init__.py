@@ -10,7 +10,7 @@ from proxy.shell.telemetry.record import (
     described_blocks,
     storable,
 )
-from proxy.shell.telemetry.recorder import Recorder, described_changes, edit_lines
+from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.table import (
     FAILED,
     MAX_DECISIONS,
@@ -44,7 +44,5 @@ __all__ = [
     "Wanted",
     "client_name",
     "described_blocks",
-    "described_changes",
-    "edit_lines",
     "storable",
 ]

@@ -12,7 +12,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -24,7 +24,6 @@ from proxy import __version__
 from proxy.core.conversation import Reason
 from proxy.core.overflow import AttemptKind, VerdictKind
 from proxy.shell.models import Learning, Price
-from proxy.shell.resources import Waiting
 from proxy.shell.telemetry.record import RequestOutcome, RequestRecord
 from proxy.wire import NOTHING
 
@@ -49,299 +48,224 @@ LABEL_VALUES: Final = {
     "usage": ["prompt", "cached", "reply"],
 }
 """The values of a label with a closed set."""
-
-
 MAX_RESPONSE_SERIES: Final = 500
 """Limit of `context_proxy_responses_total`; later ones are counted with `other` as their client and model."""
 MAX_TIMED_SERIES: Final = 50
 """Limit of the histogram of first bytes, which has fifteen lines for each."""
 MAX_LABEL_CHARACTERS: Final = 100
-OTHER: Final = "other"
-USAGE: Final = "context_proxy_usage_tokens"
+_PREFIX: Final = "context_proxy_"
+_OTHER: Final = "other"
 _OWN_STATUS: Final = frozenset((401, 403, 404, 413, 429))
 """Statuses with a value of their own; the others are counted by class."""
 
+_COUNTERS: Final[Mapping[str, tuple[str, *tuple[str, ...]]]] = {
+    "requests": ("Finished chat requests, by outcome.", "outcome"),
+    "responses": (
+        "Finished chat requests by outcome and by the status that the client got: 401, 403, 404, 413 and 429 by "
+        "number, others by class (`2xx`); `none`: the client left before. A stream that has begun keeps its `2xx`, "
+        "however it ends. `client` is the first word of its user agent, or what `x-context-proxy-client` says; "
+        "`upstream` is empty for what was sent nowhere.",
+        *("outcome", "status", "api", "client", "model", "upstream"),
+    ),
+    "usage_tokens": (
+        "Tokens as upstreams have counted them, by usage: those of prompts, of these those read from a prompt cache, "
+        "and those of replies.",
+        *("usage", "client", "model", "upstream"),
+    ),
+    "attempts": (
+        "Chat requests sent upstream, by kind: `first`, or a second one that the client does not see.",
+        "attempt_kind",
+    ),
+    "overflows": ("Refusals for length by the upstream, by kind.", "kind"),
+    "overflows_cured": ("Chat requests that the upstream refused for length and that were answered all the same.",),
+    "edits": (
+        "Edits in chat requests, by reason; an edit that stays in a conversation counts in each of its requests.",
+        "reason",
+    ),
+    "cut_results": (
+        "Tool results cut when they arrived, by the limit that they exceeded: the setting's name, `window`, or "
+        "`tool_output.tools` if it is one of the tool's own.",
+        "limit",
+    ),
+    "received_tokens": ("Tokens, before edits, of the chat requests that were sent upstream; estimated.",),
+    "sent_tokens": ("Tokens of the same requests after edits; estimated.",),
+    "saved_artifacts": ("Artifacts written to the store.",),
+    "saved_artifact_bytes": ("Bytes of these artifacts.",),
+    "store_failures": (
+        "Artifacts that could not be written to the store; the cut was not made, or its notice says so.",
+    ),
+    "lost_waiting_requests": ("Requests that could no longer be sent again, because too much was waiting.",),
+    "retrieval_rounds": ("Reads of artifacts for a model before its client had the response.",),
+    "state_failures": (
+        "Exchanges with the server at `state.url` that failed; a few every four seconds while it is unreachable.",
+    ),
+}
+"""Without their prefix: what they count, and their labels."""
+_GAUGES: Final[Mapping[Literal["livesum", "mostrecent"], Mapping[str, str]]] = {
+    "livesum": {
+        "running_requests": "Chat requests under way.",
+        "running_streams": "Chat requests under way whose response is a stream.",
+        "queued_requests": "Requests that wait until there is room to read and plan them.",
+        "waiting_requests": "Requests over 16 KB that were sent and are kept until it is clear what their response is.",
+        "waiting_compressed_requests": "Of these, those that are compressed.",
+        "waiting_bytes": "Memory of them all; `server.max_waiting_bytes` limits it.",
+    },
+    "mostrecent": {
+        "stored_artifacts": "Artifacts in the store at the last sweep, once an hour.",
+        "stored_artifact_bytes": "Bytes of these artifacts.",
+    },
+}
+"""By what they are in all workers together: the sum of those that live, or what was set last."""
+_HISTOGRAMS: Final[Mapping[str, tuple[str, Sequence[str], Sequence[float]]]] = {
+    "prefix_kept_ratio": (
+        "Share of a conversation's previous request with which the next one begins, as sent.",
+        (),
+        (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999999, 1),
+    ),
+    "own_seconds": (
+        "Time from the last byte of a chat request until it is sent upstream, without waits for images.",
+        (),
+        (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
+    ),
+    "upstream_first_byte_seconds": (
+        "Time from sending a chat request to the head of its response.",
+        ("client", "model", "upstream"),
+        (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
+    ),
+}
+"""What they time, their labels, and their buckets."""
 
-_Kind = tuple[str, int, str, str, str, str, bool]
+_Kind: TypeAlias = tuple[str, int, str, str, str, str, bool]
 """Outcome, status, API, client, model, upstream, and whether the upstream has counted tokens."""
+_Counted: TypeAlias = tuple[Counter, Counter, Histogram, Sequence[Counter]]
+"""What requests of a kind count in: requests, responses, waits; and prompt, cached and reply, if the upstream has
+counted any."""
 
 
-class _Series(NamedTuple):
-    """What requests with one outcome, status, API, client, model and upstream count in: looking up the child of a label
-    costs as much as counting."""
-
-    requests: Counter
-    responses: Counter
-    waits: Histogram
-    usage: Sequence[Counter]
-    """Prompt, cached, reply; empty until the upstream has counted any."""
-
-
-class Metrics:
-    """The counters of one process; one set for each app, so that tests do not share them."""
+class Metrics(Collector):
+    """The metrics of one process; one set for each app, so that tests do not share them."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.under_way: Mapping[int, RequestRecord] = {}
         self._learning: Sequence[Learning] = ()
         self._price_of: Mapping[str, Callable[[str], Price | None]] = {}
-        self._series: dict[_Kind, _Series] = {}
-        self._counted: set[tuple[str, ...]] = set()
-        self._timed: set[tuple[str, ...]] = set()
+        self._series: dict[_Kind, _Counted] = {}
+        """Looking up the child of a label costs as much as counting."""
+        self._known: tuple[set[tuple[str, ...]], set[tuple[str, ...]]] = set(), set()
+        """Labels of responses, and of waits."""
         ProcessCollector(registry=registry)
-        self.requests = Counter(
-            "context_proxy_requests", "Finished chat requests, by outcome.", ["outcome"], registry=registry
-        )
-        self.responses = Counter(
-            "context_proxy_responses",
-            "Finished chat requests by outcome and by the status that the client got: 401, 403, 404, 413 and 429 by "
-            "number, others by class (`2xx`); `none`: the client left before. A stream that has begun keeps its `2xx`, "
-            "however it ends. `client` is the first word of its user agent, or what `x-context-proxy-client` says; "
-            "`upstream` is empty for what was sent nowhere.",
-            ["outcome", "status", "api", "client", "model", "upstream"],
-            registry=registry,
-        )
-        self.usage = Counter(
-            USAGE,
-            "Tokens as upstreams have counted them, by usage: those of prompts, of these those read from a prompt "
-            "cache, and those of replies.",
-            ["usage", "client", "model", "upstream"],
-            registry=registry,
-        )
-        self.build = Gauge(
-            "context_proxy_build_info",
-            "Always 1; its label is the version that runs.",
-            ["version"],
-            multiprocess_mode="mostrecent",
-            registry=registry,
-        )
-        self.build.labels(__version__).set(1)
-        self.attempts = Counter(
-            "context_proxy_attempts",
-            "Chat requests sent upstream, by kind: `first`, or a second one that the client does not see.",
-            ["attempt_kind"],
-            registry=registry,
-        )
-        self.overflows = Counter(
-            "context_proxy_overflows", "Refusals for length by the upstream, by kind.", ["kind"], registry=registry
-        )
-        self.overflows_cured = Counter(
-            "context_proxy_overflows_cured",
-            "Chat requests that the upstream refused for length and that were answered all the same.",
-            registry=registry,
-        )
-        self.edits = Counter(
-            "context_proxy_edits",
-            "Edits in chat requests, by reason; an edit that stays in a conversation counts in each of its requests.",
-            ["reason"],
-            registry=registry,
-        )
-        self.cut_results = Counter(
-            "context_proxy_cut_results",
-            "Tool results cut when they arrived, by the limit that they exceeded: the setting's name, `window`, or "
-            "`tool_output.tools` if it is one of the tool's own.",
-            ["limit"],
-            registry=registry,
-        )
-        self.received_tokens = Counter(
-            "context_proxy_received_tokens",
-            "Tokens, before edits, of the chat requests that were sent upstream; estimated.",
-            registry=registry,
-        )
-        self.sent_tokens = Counter(
-            "context_proxy_sent_tokens", "Tokens of the same requests after edits; estimated.", registry=registry
-        )
-        self.prefix_kept = Histogram(
-            "context_proxy_prefix_kept_ratio",
-            "Share of a conversation's previous request with which the next one begins, as sent.",
-            buckets=(0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999999, 1),
-            registry=registry,
-        )
-        self.own_seconds = Histogram(
-            "context_proxy_own_seconds",
-            "Time from the last byte of a chat request until it is sent upstream, without waits for images.",
-            buckets=(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5),
-            registry=registry,
-        )
-        self.upstream_seconds = Histogram(
-            "context_proxy_upstream_first_byte_seconds",
-            "Time from sending a chat request to the head of its response.",
-            ["client", "model", "upstream"],
-            buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600),
-            registry=registry,
-        )
-        self.running = _level("context_proxy_running_requests", "Chat requests under way.", registry)
-        self.streams = _level(
-            "context_proxy_running_streams", "Chat requests under way whose response is a stream.", registry
-        )
-        self.saved_artifacts = Counter(
-            "context_proxy_saved_artifacts", "Artifacts written to the store.", registry=registry
-        )
-        self.saved_bytes = Counter("context_proxy_saved_artifact_bytes", "Bytes of these artifacts.", registry=registry)
-        self.store_failures = Counter(
-            "context_proxy_store_failures",
-            "Artifacts that could not be written to the store; the cut was not made, or its notice says so.",
-            registry=registry,
-        )
-        self.stored_artifacts = Gauge(
-            "context_proxy_stored_artifacts",
-            "Artifacts in the store at the last sweep, once an hour.",
-            multiprocess_mode="mostrecent",
-            registry=registry,
-        )
-        self.stored_bytes = Gauge(
-            "context_proxy_stored_artifact_bytes",
-            "Bytes of these artifacts.",
-            multiprocess_mode="mostrecent",
-            registry=registry,
-        )
-        self.queued = _level(
-            "context_proxy_queued_requests", "Requests that wait until there is room to read and plan them.", registry
-        )
-        self.waiting = _level(
-            "context_proxy_waiting_requests",
-            "Requests over 16 KB that were sent and are kept until it is clear what their response is.",
-            registry,
-        )
-        self.waiting_compressed = _level(
-            "context_proxy_waiting_compressed_requests", "Of these, those that are compressed.", registry
-        )
-        self.waiting_bytes = _level(
-            "context_proxy_waiting_bytes", "Memory of them all; `server.max_waiting_bytes` limits it.", registry
-        )
-        self.waiting_lost = Counter(
-            "context_proxy_lost_waiting_requests",
-            "Requests that could no longer be sent again, because too much was waiting.",
-            registry=registry,
-        )
-        self.retrieval_rounds = Counter(
-            "context_proxy_retrieval_rounds",
-            "Reads of artifacts for a model before its client had the response.",
-            registry=registry,
-        )
-        self.state_failures = Counter(
-            "context_proxy_state_failures",
-            "Exchanges with the server at `state.url` that failed; a few every four seconds while it is unreachable.",
-            registry=registry,
-        )
-        # Looked up once: finding the child of a label costs as much as counting.
+        self.counters = {
+            name: Counter(_PREFIX + name, says, labels, registry=registry)
+            for name, (says, *labels) in _COUNTERS.items()
+        }
+        self.gauges = {
+            name: Gauge(_PREFIX + name, says, multiprocess_mode=mode, registry=registry)
+            for mode, described in _GAUGES.items()
+            for name, says in described.items()
+        }
+        self.histograms = {
+            name: Histogram(_PREFIX + name, says, labels, buckets=buckets, registry=registry)
+            for name, (says, labels, buckets) in _HISTOGRAMS.items()
+        }
         for outcome in RequestOutcome:
-            self.requests.labels(outcome.value)  # from 0 on, so that an alert sees the first one, too
-        self._first = self.attempts.labels(AttemptKind.FIRST.value)
-        self._edits = {reason.value: self.edits.labels(reason.value) for reason in Reason}
+            self.counters["requests"].labels(outcome.value)  # from 0 on, so that an alert sees the first one, too
+        self._first = self.counters["attempts"].labels(AttemptKind.FIRST.value)
 
-    def load(self, queued: int, waiting: Waiting) -> None:
-        """How many requests wait for room, and what waits for responses."""
-        self._note_running()
-        self.queued.set(queued)
-        self.waiting.set(waiting.requests)
-        self.waiting_compressed.set(waiting.compressed)
-        self.waiting_bytes.set(waiting.memory_bytes)
-
-    def _note_running(self) -> None:
-        planned = [one.planned for one in list(self.under_way.values())]
-        self.running.set(len(planned))
-        self.streams.set(sum(one is not None and one.request.stream for one in planned))
+    def set_levels(self, **levels: int) -> None:
+        """Set gauges of this process."""
+        for name, level in levels.items():
+            self.gauges[name].set(level)
 
     def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
         """Report lessons and prices of these upstreams from now on."""
         self._learning, self._price_of = learning, price_of
 
-    def _series_of(self, kind: _Kind) -> _Series:
-        """The series of one kind of request; once there are too many, those that count the rest."""
-        outcome, status, api, client, model, upstream, is_counted = kind
-        code = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
-        names, rest = (client, model[:MAX_LABEL_CHARACTERS], upstream), (OTHER, OTHER, upstream)
-        what = (outcome, code, api)
-        counted = _bounded(self._counted, MAX_RESPONSE_SERIES, (*what, *names), (*what, *rest))
-        timed = _bounded(self._timed, MAX_TIMED_SERIES, names, rest)
-        found = _Series(
-            self.requests.labels(outcome),
-            self.responses.labels(*counted),
-            self.upstream_seconds.labels(*timed),
-            [self.usage.labels(kind, *counted[3:]) for kind in LABEL_VALUES["usage"]] if is_counted else (),
-        )
-        if len(self._series) < MAX_RESPONSE_SERIES:
-            self._series[kind] = found
-        return found
-
-    def planned(self, record: RequestRecord) -> None:
-        """Count a request once its plan is made."""
-        planned = record.planned
-        if planned is None:
-            return
-        for reason, count in planned.reasons.items():
-            self._edits[reason].inc(count)
-
     def result_cut(self, limit: str) -> None:
         """A tool result was cut when it arrived, for a limit such as `tool_output.max_lines=2000`."""
         setting = limit.partition("=")[0]
         is_of_tool = setting.startswith("tool_output.tools.")  # then it contains a tool's name
-        self.cut_results.labels("tool_output.tools" if is_of_tool else setting).inc()
+        self.counters["cut_results"].labels("tool_output.tools" if is_of_tool else setting).inc()
+
+    def saved(self, size: int) -> None:
+        """An artifact of this many bytes is new in the store."""
+        self.counters["saved_artifacts"].inc()
+        self.counters["saved_artifact_bytes"].inc(size)
+
+    def stored(self, artifacts: int, size: int) -> None:
+        """A sweep of the store is over."""
+        self.set_levels(stored_artifacts=artifacts, stored_artifact_bytes=size)
 
     def finished(self, record: RequestRecord) -> None:
         """A chat request is finished."""
         is_counted = record.prompt_tokens is not None
         kind = record.outcome, record.status, record.api, record.client, record.model, record.upstream, is_counted
-        series = self._series.get(kind) or self._series_of(kind)
-        series.requests.inc()
-        series.responses.inc()
-        if is_counted:
-            counts = record.prompt_tokens, record.cached_tokens, record.reply_tokens
-            for counter, tokens in zip(series.usage, counts, strict=True):
-                if tokens:
-                    counter.inc(tokens)
+        requests, responses, waits, usage = self._series.get(kind) or self._series_of(kind)
+        requests.inc()
+        responses.inc()
+        counts = record.prompt_tokens, record.cached_tokens, record.reply_tokens
+        for counter, tokens in zip(usage, counts, strict=False):  # no counters where none were counted
+            counter.inc(tokens or 0)
         if record.too_long and record.went_well:
-            self.overflows_cured.inc()
+            self.counters["overflows_cured"].inc()
         if record.prefix_kept is not None:
-            self.prefix_kept.observe(record.prefix_kept)
+            self.histograms["prefix_kept_ratio"].observe(record.prefix_kept)
         if record.retrieval_rounds:
-            self.retrieval_rounds.inc(record.retrieval_rounds)
+            self.counters["retrieval_rounds"].inc(record.retrieval_rounds)
         if record.sent is None:
             return
         self._first.inc()
-        self.received_tokens.inc(record.tokens_before)
-        self.sent_tokens.inc(record.tokens_sent or 0)
+        self.counters["received_tokens"].inc(record.tokens_before)
+        self.counters["sent_tokens"].inc(record.tokens_sent or 0)
         if record.own_ms is not None:
-            self.own_seconds.observe(record.own_ms / 1000)
+            self.histograms["own_seconds"].observe(record.own_ms / 1000)
         if record.first_byte_ms is not None:
-            series.waits.observe(record.first_byte_ms / 1000)
+            waits.observe(record.first_byte_ms / 1000)
 
-    def saved(self, size: int) -> None:
-        """An artifact of this many bytes is new in the store."""
-        self.saved_artifacts.inc()
-        self.saved_bytes.inc(size)
-
-    def stored(self, artifacts: int, size: int) -> None:
-        """A sweep of the store is over."""
-        self.stored_artifacts.set(artifacts)
-        self.stored_bytes.set(size)
+    def _series_of(self, kind: _Kind) -> _Counted:
+        """What requests of one kind count in; once there are too many kinds, what counts the rest."""
+        outcome, status, api, client, model, upstream, is_counted = kind
+        code = str(status) if status in _OWN_STATUS else f"{status // 100}xx" if status else "none"
+        names, rest = (client, model[:MAX_LABEL_CHARACTERS], upstream), (_OTHER, _OTHER, upstream)
+        responses, waits = self._known
+        counted = _bounded(responses, MAX_RESPONSE_SERIES, (outcome, code, api, *names), (outcome, code, api, *rest))
+        usage = self.counters["usage_tokens"]
+        found = (
+            self.counters["requests"].labels(outcome),
+            self.counters["responses"].labels(*counted),
+            self.histograms["upstream_first_byte_seconds"].labels(*_bounded(waits, MAX_TIMED_SERIES, names, rest)),
+            [usage.labels(one, *counted[3:]) for one in LABEL_VALUES["usage"]] if is_counted else (),
+        )
+        if len(self._series) < MAX_RESPONSE_SERIES:
+            self._series[kind] = found
+        return found
 
     def exposed(self) -> bytes:
-        """The content of `/metrics`: of all workers if they share a folder that no cleaner has deleted, or of this
-        process. In a thread, as prices may have to be read."""
-        self._note_running()
+        """The content of `/metrics`. In a thread, as prices may have to be read."""
+        return generate_latest(self)
+
+    def collect(self) -> Iterable[Metric]:
+        """The metrics of all workers if they share a folder that no cleaner has deleted, or of this process."""
+        planned = [one.planned for one in list(self.under_way.values())]
+        streams = sum(one is not None and one.request.stream for one in planned)
+        self.set_levels(running_requests=len(planned), running_streams=streams)
         registry, folder = self.registry, os.environ.get(SHARED_FOLDER)
         if folder is not None and os.path.isdir(folder):
             forget_the_dead(Path(folder))
             registry = CollectorRegistry()
             MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call] # it has no types
         families = list(registry.collect())
-        usage = [sample for family in families if family.name == USAGE for sample in family.samples]
-        together = CollectorRegistry()
-        together.register(_Families([*families, learned_limits(self._learning), spent(usage, self._price_of)]))
-        return generate_latest(together)
+        usage = [sample for one in families if one.name == _PREFIX + "usage_tokens" for sample in one.samples]
+        return [*families, running_version(), learned_limits(self._learning), spent(usage, self._price_of)]
 
 
-class _Families(Collector):
-    """Metrics that were read before."""
-
-    def __init__(self, families: Sequence[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        """Those."""
-        return self._families
+def running_version() -> GaugeMetricFamily:
+    """The version that runs."""
+    family = GaugeMetricFamily(
+        "context_proxy_build_info", "Always 1; its label is the version that runs.", labels=["version"]
+    )
+    family.add_metric([__version__], 1)
+    return family
 
 
 def learned_limits(learning: Sequence[Learning]) -> GaugeMetricFamily:
@@ -355,9 +279,8 @@ def learned_limits(learning: Sequence[Learning]) -> GaugeMetricFamily:
     for one in reversed(learning):  # the first upstream that has a model serves it
         for model in one.models:
             limits, _ = one.limits(model) or (NOTHING, "")
-            for scope, tokens in (("window", limits.window_tokens), ("input", limits.input_tokens)):
-                if tokens is not None:
-                    found[model, scope] = tokens
+            each = {"window": limits.window_tokens, "input": limits.input_tokens}
+            found |= {(model, scope): tokens for scope, tokens in each.items() if tokens is not None}
     for labels, tokens in found.items():
         family.add_metric(labels, tokens)
     return family
@@ -405,8 +328,3 @@ def _bounded(known: set[tuple[str, ...]], most: int, labels: tuple[str, ...], re
             labels = rest
         known.add(labels)
     return labels
-
-
-def _level(name: str, documentation: str, registry: CollectorRegistry) -> Gauge:
-    """A gauge of which the levels of all workers are added up."""
-    return Gauge(name, documentation, multiprocess_mode="livesum", registry=registry)

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from proxy.core.compaction import in_model_tokens
-from proxy.core.conversation import SYSTEM_ROLES, Edit, MessageReport, Reason
+from proxy.core.conversation import SYSTEM_ROLES, Edit, Reason
 from proxy.core.overflow import AttemptKind, Cure, Verdict, fixed_tokens
 from proxy.core.truncation import TruncateToolOutput
 from proxy.shell.artifacts import Replacements
 from proxy.shell.planning import Planned
 from proxy.shell.resources import BoundedMap, logger, write_lines_for
 from proxy.shell.telemetry.history import History
-from proxy.shell.telemetry.record import FEWER_TOOLS, LARGER_WINDOW, MAX_MODEL_CHARACTERS, RequestRecord, warning_of
+from proxy.shell.telemetry.record import (
+    FEWER_TOOLS,
+    LARGER_WINDOW,
+    MAX_MODEL_CHARACTERS,
+    RequestRecord,
+    described_blocks,
+    warning_of,
+)
 
 if TYPE_CHECKING:
     from proxy.shell.telemetry.metrics import Metrics
@@ -36,6 +44,12 @@ _RETRIED: Final = {
 """Events of second sends for reasons other than length."""
 _MAX_REPORTED: Final = 1_024
 """Models and limits whose line has been written; a model's name is foreign input."""
+MAX_EDIT_LINES: Final = 500
+"""Most log lines of one plan."""
+MAX_ARTIFACTS: Final = 20
+"""Named in a summary: a conversation with more has them in its `edit` lines."""
+MAX_RANGES: Final = 40
+"""Limit of message ranges in a summary."""
 
 
 class Recorder:
@@ -65,19 +79,17 @@ class Recorder:
 
     def plan_made(self, record: RequestRecord) -> None:
         """Log what a plan changes: one line for the plan, one for each new excerpt, and at the level debug one for each
-        change."""
+        message."""
         planned = record.planned
         if planned is None:
             return
-        self._metrics.planned(record)
+        for reason, count in planned.reasons.items():
+            self._metrics.counters["edits"].labels(reason).inc(count)
         self._tell_limits(record, planned)
         if planned.changed:
             self._log.info("request_planned", request_id=record.request_id, **described_changes(planned))
-            self._tell_edits(record, planned)
-            self._keep_replacements(record, planned)
-            new_edits = planned.new_edits
-            self._media_routed(record, new_edits)
-            self._results_cut(record, new_edits)
+            self._note_edits(record, planned)
+            self._tell_new_edits(record, planned.new_edits)
         if planned.known_messages == 0:
             self._tell_fixed_size(record, planned)
         if warning := warning_of(planned):
@@ -96,7 +108,7 @@ class Recorder:
         room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
         if planned.tokens_before <= room // 2:
             return
-        fixed = budget.model_tokens(fixed_tokens(planned.plan))
+        fixed, system = budget.model_tokens(fixed_tokens(planned.plan)), system_tokens(planned)
         if fixed > room and planned.wire.tools(planned.request):
             self._log.warning(
                 "agent_too_large",
@@ -107,26 +119,25 @@ class Recorder:
                 window_tokens=planned.inputs.profile.window_tokens,
                 advice=FEWER_TOOLS,
             )
-        elif (system := system_tokens(planned)) > room // 2:
+        elif system > room // 2:
             self._log.warning(
                 "system_text_long",
                 request_id=record.request_id,
-                model=planned.request.model,
+                model=planned.request.model[:MAX_MODEL_CHARACTERS],
                 tokens=system,
                 room_tokens=room,
             )
 
-    def _keep_replacements(self, record: RequestRecord, planned: Planned) -> None:
-        """Now, as the content of a plan may be elsewhere when its request is finished."""
-        if self._replacements is None or record.mode == "observe":
-            return
-        edits = () if record.is_original else planned.plan.edits
-        self._replacements.add(record.request_id, planned.tenant, edits, planned.plan.artifacts if edits else ())
-
-    def _tell_edits(self, record: RequestRecord, planned: Planned) -> None:
-        if self._log.is_enabled_for(logging.DEBUG):
-            for line in edit_lines(planned):
-                self._log.debug("edit", request_id=record.request_id, attempt=record.attempts, **line)
+    def _note_edits(self, record: RequestRecord, planned: Planned) -> None:
+        """Keep what is sent in place of artifacts, as the content of a plan may be elsewhere when its request is
+        finished."""
+        plan, edits = planned.plan, () if record.is_original else planned.plan.edits
+        if self._replacements is not None and record.mode != "observe":
+            self._replacements.add(record.request_id, planned.tenant, edits, plan.artifacts if edits else ())
+        if edits and self._log.is_enabled_for(logging.DEBUG):
+            blocks = described_blocks(in_model_tokens(plan.blocks, plan.budget))
+            for block in islice((one for one in blocks if one.reasons), MAX_EDIT_LINES):
+                self._log.debug("edit", request_id=record.request_id, attempt=record.attempts, **vars(block))
 
     def _tell_limits(self, record: RequestRecord, planned: Planned) -> None:
         """Log the limits that hold for a model when they are first used, and again when others do."""
@@ -163,22 +174,9 @@ class Recorder:
             advice=LARGER_WINDOW,
         )
 
-    def _results_cut(self, record: RequestRecord, edits: Iterable[Edit]) -> None:
+    def _tell_new_edits(self, record: RequestRecord, edits: Iterable[Edit]) -> None:
         for edit in edits:
-            if edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and edit.artifact is not None:
-                self._metrics.result_cut(edit.limit)
-                self._log.info(
-                    "tool_output_truncated",
-                    request_id=record.request_id,
-                    tool=edit.tool,
-                    original_chars=edit.before_chars,
-                    kept_chars=edit.after_chars,
-                    limit=edit.limit,
-                    artifact=edit.artifact.id,
-                )
-
-    def _media_routed(self, record: RequestRecord, edits: Iterable[Edit]) -> None:
-        for edit in edits:
+            artifact = None if edit.artifact is None else edit.artifact.id
             if edit.media is not None:
                 self._log.info(
                     "media_routed",
@@ -188,13 +186,24 @@ class Recorder:
                     bytes=edit.media.byte_count,
                     route=edit.media.route,
                     reason=edit.media.reason,
-                    artifact=edit.artifact.id if edit.artifact is not None else None,
+                    artifact=artifact,
+                )
+            elif edit.reason is Reason.TRUNCATE_TOOL_OUTPUT and artifact is not None:
+                self._metrics.result_cut(edit.limit)
+                self._log.info(
+                    "tool_output_truncated",
+                    request_id=record.request_id,
+                    tool=edit.tool,
+                    original_chars=edit.before_chars,
+                    kept_chars=edit.after_chars,
+                    limit=edit.limit,
+                    artifact=artifact,
                 )
 
     def overflowed(self, record: RequestRecord, verdict: Verdict) -> None:
         """The upstream says that the request is too long."""
         record.too_long = True
-        self._metrics.overflows.labels(verdict.kind.value).inc()
+        self._metrics.counters["overflows"].labels(verdict.kind.value).inc()
         self._log.warning(
             "overflow_detected",
             request_id=record.request_id,
@@ -210,33 +219,30 @@ class Recorder:
         )
 
     def retried(self, record: RequestRecord, cure: Cure, refused: Verdict) -> None:
-        """A second request is sent that the client does not see; `refused`: what the first one met with."""
+        """The request's plan is sent, which the client does not see; `refused`: what the send before met with."""
+        planned, goal = record.planned, cure.goal_tokens
+        assert planned is not None, "what is sent again has a plan"
         if refused.is_suspect and cure.kind is AttemptKind.EMERGENCY:  # silence is taken for a length
             self.overflowed(record, refused)
-        self._metrics.attempts.labels(cure.kind.value).inc()
-        if cure.kind is AttemptKind.WITHOUT_MEDIA and record.planned is not None:
-            self._media_routed(record, record.planned.plan.edits)
-        planned, goal = record.planned, cure.goal_tokens
-        is_edited = planned is not None and planned.changed and cure.kind is not AttemptKind.ORIGINAL
-        line: dict[str, Any] = {
+        self._metrics.counters["attempts"].labels(cure.kind.value).inc()
+        if cure.kind is AttemptKind.WITHOUT_MEDIA:
+            self._tell_new_edits(record, [edit for edit in planned.plan.edits if edit.media is not None])
+        is_edited = planned.changed and cure.kind is not AttemptKind.ORIGINAL
+        line = {
+            **(described_changes(planned) if is_edited else {}),
             "cause": cure.cause,
             "limit": refused.limit if refused.limit_bytes is None else refused.limit_bytes,
             "seen": refused.largest_size,
             "cure": cure.kind.value,
             "learned": refused.limit_is_learnable,
-            "goal_tokens": goal if planned is None or goal is None else planned.plan.budget.model_tokens(goal),
+            "goal_tokens": None if goal is None else planned.plan.budget.model_tokens(goal),
             "reply_tokens": cure.reply_tokens,
             "refused": sorted(cure.refused),
-            "tokens_after": planned.tokens_after if planned is not None else None,
+            "tokens_after": planned.tokens_after,
         }
-        if planned is not None and is_edited:
-            line = {**described_changes(planned), **line}
         self._log.info(_RETRIED.get(cure.kind, "overflow_retried"), request_id=record.request_id, **line)
-        if planned is not None:
-            self._tell_limits(record, planned)
-            self._keep_replacements(record, planned)
-        if planned is not None and is_edited:
-            self._tell_edits(record, planned)
+        self._tell_limits(record, planned)
+        self._note_edits(record, planned)
 
     def artifact_read(self, record: RequestRecord, artifact: str, read_bytes: int) -> None:
         """The model has called the proxy's own tool."""
@@ -275,32 +281,26 @@ def system_tokens(planned: Planned) -> int:
     return planned.plan.budget.model_tokens(tokens)
 
 
-MAX_EDIT_LINES: Final = 500
-"""Most log lines of one plan; a last line says how many changes have none."""
-MAX_ARTIFACTS: Final = 20
-"""Named in a summary: a conversation with more has them in its `edit` lines."""
-MAX_RANGES: Final = 40
-"""Limit of message ranges in a summary."""
-
-
 def result_limits(planned: Planned) -> dict[str, Any]:
     """The most that a tool result may have when it arrives, and what sets it; nothing while nothing can be kept."""
-    steps = (step for step in planned.inputs.pipeline.local if isinstance(step, TruncateToolOutput))
-    return {
-        name: value
-        for step in steps
-        for name, value in (
-            ("result_lines", step.limits.max_lines),
-            ("result_bytes", step.limits.max_bytes),
-            ("result_chars", step.limits.max_chars),
-            ("result_bound_by", step.bound_by),
-        )
-    }
+    step = next((one for one in planned.inputs.pipeline.local if isinstance(one, TruncateToolOutput)), None)
+    return (
+        {}
+        if step is None
+        else {
+            "result_lines": step.limits.max_lines,
+            "result_bytes": step.limits.max_bytes,
+            "result_chars": step.limits.max_chars,
+            "result_bound_by": step.bound_by,
+        }
+    )
 
 
 def described_changes(planned: Planned) -> dict[str, Any]:
-    """The members of a line for a plan: sizes before and after, edits by reason, and the messages concerned."""
+    """The members of a line for a plan: sizes before and after, edits by reason, which messages are changed, which are
+    left out, and where the originals are kept."""
     plan, counts = planned.plan, planned.reasons
+    edited = [(index, block) for index, block in enumerate(plan.blocks) if block.reasons]
     return {
         "model": planned.request.model[:MAX_MODEL_CHARACTERS],
         "tokens_before": planned.tokens_before,
@@ -311,35 +311,10 @@ def described_changes(planned: Planned) -> dict[str, Any]:
         "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
         "truncated": any(edit.artifact is not None for edit in plan.edits),
         "reasons": counts,
-        **_messages_of(planned),
+        "changed": ranges(index for index, block in edited if block.tokens_after),
+        "left_out": ranges(index for index, block in edited if not block.tokens_after),
+        "artifacts": [*dict.fromkeys(name for _, block in edited for name in block.artifacts)][:MAX_ARTIFACTS],
     }
-
-
-def _messages_of(planned: Planned) -> dict[str, Any]:
-    """Which messages are changed, which are left out, and where the originals are kept."""
-    blocks = planned.plan.blocks
-    changed = [index for index, block in enumerate(blocks) if block.reasons and block.tokens_after]
-    left_out = [index for index, block in enumerate(blocks) if block.reasons and not block.tokens_after]
-    kept_in = dict.fromkeys(name for block in blocks for name in block.artifacts)
-    found: dict[str, Any] = {}
-    if changed:
-        found["changed"] = ranges(changed)
-    if left_out:
-        found["left_out"] = ranges(left_out)
-    if kept_in:
-        found["artifacts"] = list(kept_in)[:MAX_ARTIFACTS]
-    return found
-
-
-def edit_lines(planned: Planned) -> Iterator[dict[str, Any]]:
-    """The members of one line for each change, in the order of the messages; neighbours that are left out into the same
-    artifact share a line. Sizes are in the model's tokens."""
-    runs = [*_runs(in_model_tokens(planned.plan.blocks, planned.plan.budget))]
-    for index, run in runs[:MAX_EDIT_LINES]:
-        yield _line_of(index, run)
-    yield from _beside_messages(planned)
-    if len(runs) > MAX_EDIT_LINES:
-        yield {"not_told": len(runs) - MAX_EDIT_LINES}
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -348,52 +323,7 @@ def ranges(numbers: Iterable[int]) -> str:
     >>> ranges([1, 2, 3, 7, 9, 10])
     '1-3,7,9-10'
     """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    shown = [str(first) if first == last else f"{first}-{last}" for first, last in runs[:MAX_RANGES]]
+    neighbours = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    runs = [[number for _, number in run] for _, run in neighbours]
+    shown = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs[:MAX_RANGES]]
     return ",".join([*shown, "…"] if len(runs) > MAX_RANGES else shown)
-
-
-def _runs(blocks: Sequence[MessageReport]) -> Iterator[tuple[int, list[MessageReport]]]:
-    """Index of the first message, and the changed messages that share a line."""
-    run: list[MessageReport] = []
-    for index, block in enumerate(blocks):
-        joins = bool(run) and not block.tokens_after and not run[0].tokens_after
-        if run and not (joins and (block.reasons, block.artifacts) == (run[0].reasons, run[0].artifacts)):
-            yield index - len(run), run
-            run = []
-        if block.reasons:
-            run.append(block)
-    if run:
-        yield len(blocks) - len(run), run
-
-
-def _line_of(index: int, run: Sequence[MessageReport]) -> dict[str, Any]:
-    first = run[0]
-    line: dict[str, Any] = {"message": index}
-    if len(run) > 1:
-        line |= {"last_message": index + len(run) - 1}
-    else:
-        line |= {"role": first.role, "tool": first.tool}
-    return line | {
-        "reasons": first.reasons,
-        "tokens_before": sum(block.tokens_before for block in run),
-        "tokens_after": sum(block.tokens_after for block in run),
-        "artifacts": first.artifacts,
-    }
-
-
-def _beside_messages(planned: Planned) -> Iterator[dict[str, Any]]:
-    """Changes of the request itself, which no message shows."""
-    shown = {reason for block in planned.plan.blocks for reason in block.reasons}
-    for reason, count in planned.reasons.items():
-        if reason in shown:
-            continue
-        line: dict[str, Any] = {"reasons": (reason,), "count": count}
-        if reason == Reason.CLAMP_REPLY.value and planned.reply_tokens is not None:
-            line |= {"tokens_before": planned.request.reply_tokens, "tokens_after": planned.reply_tokens}
-        yield line

@@ -5,12 +5,14 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 from support.planners import Models
 
 from proxy.config import Settings
 from proxy.core.models import ModelProfile
 from proxy.shell.planning import Pipelines, Planner
-from proxy.shell.telemetry import described_changes, edit_lines
+from proxy.shell.telemetry import Recorder
+from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import MAX_RANGES, ranges
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
@@ -37,47 +39,44 @@ async def planned(messages, window_tokens=8000, **members):
     return await planner.plan(CHAT_COMPLETIONS, b"tenant", body)
 
 
-async def test_each_change_is_one_line_and_the_lines_together_say_what_the_plan_saves():
+def logged(plan):
+    recorder = Recorder(Metrics())
+    with capture_logs() as log:
+        record = recorder.begin("req")
+        record.note_plan(plan)
+        recorder.plan_made(record)
+    return log
+
+
+async def test_each_changed_message_is_one_line_and_the_summary_names_them_and_their_artifacts():
     plan = await planned(conversation(12))
-    lines = list(edit_lines(plan))
-    assert lines
-    changed = [line for line in lines if "message" in line]
-    saved = sum(line["tokens_before"] - line["tokens_after"] for line in changed)
+    log = logged(plan)
+    (summary,) = [line for line in log if line["event"] == "request_planned"]
+    lines = [line for line in log if line["event"] == "edit"]
+    saved = sum(line["tokens_before"] - line["tokens_after"] for line in lines)
     assert saved == plan.tokens_before - plan.tokens_after
-    (gone,) = [line for line in changed if "last_message" in line]
-    assert gone["reasons"] == ("old_exchange",)
-    assert gone["tokens_after"] == 0
-    assert all(name.startswith("tool_messages_") for name in gone["artifacts"])
-    noted = next(line for line in changed if "omission_note" in line["reasons"])
+    gone = [line["message"] for line in lines if line["reasons"] == ("old_exchange",)]
+    assert summary["left_out"] == f"{gone[0]}-{gone[-1]}"
+    assert len(gone) == summary["messages_dropped"] == gone[-1] - gone[0] + 1
+    (noted,) = [line for line in lines if "omission_note" in line["reasons"]]
+    assert summary["changed"].split(",")[0] == str(noted["message"])
     assert noted["role"]
-    assert noted["artifacts"]
-
-
-async def test_a_summary_names_the_messages_and_the_artifacts():
-    summary = described_changes(await planned(conversation(12)))
-    assert {"changed", "left_out", "artifacts"} <= set(summary)
-    assert "-" in summary["left_out"]
+    assert {name for line in lines for name in line["artifacts"]} == set(summary["artifacts"])
     assert summary["artifacts"][0].startswith("tool_messages_")
 
 
-async def test_nothing_is_said_of_what_is_sent_as_it_came():
-    plan = await planned(conversation(1, 2))
-    assert list(edit_lines(plan)) == []
+async def test_a_change_of_the_request_itself_is_in_the_summary_and_no_message_has_a_line():
+    assert "request_planned" not in [line["event"] for line in logged(await planned(conversation(1, 2)))]
+    log = logged(await planned(conversation(1, 2), max_tokens=50_000))
+    (summary,) = [line for line in log if line["event"] == "request_planned"]
+    assert (summary["reasons"], summary["changed"], summary["left_out"]) == ({"clamp_reply": 1}, "", "")
+    assert "edit" not in [line["event"] for line in log]
 
 
-async def test_a_change_of_the_request_itself_has_a_line_too():
-    plan = await planned(conversation(1, 2), max_tokens=50_000)
-    (line,) = edit_lines(plan)
-    assert line["reasons"] == ("clamp_reply",)
-    assert line["tokens_before"] == 50_000 > line["tokens_after"]
-
-
-async def test_the_lines_of_one_plan_are_bounded_and_the_last_says_how_many_are_missing(monkeypatch):
-    monkeypatch.setattr("proxy.shell.telemetry.recorder.MAX_EDIT_LINES", 1)
-    plan = await planned(conversation(12))
-    lines = list(edit_lines(plan))
-    assert len(lines) == 2
-    assert lines[1]["not_told"] >= 1
+async def test_the_lines_of_one_plan_are_bounded(monkeypatch):
+    monkeypatch.setattr("proxy.shell.telemetry.recorder.MAX_EDIT_LINES", 2)
+    log = logged(await planned(conversation(12)))
+    assert len([line for line in log if line["event"] == "edit"]) == 2
 
 
 @given(st.sets(st.integers(0, 200)))

@@ -129,7 +129,7 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
 
 def test_a_worker_that_is_read_while_it_counts_costs_what_it_has_counted_so_far(metrics):
     metrics.follow([], {"api.test": lambda _: Price(2.0, 1.0, 8.0)})
-    metrics.usage.labels("prompt", "codex", "m", "api.test").inc(1_000_000)
+    metrics.counters["usage_tokens"].labels("prompt", "codex", "m", "api.test").inc(1_000_000)
     assert values(metrics)["spent_dollars_total{codex,m,api.test}"] == 2.0
 
 
@@ -173,9 +173,9 @@ def test_costs_are_reported_by_client_for_models_with_a_price(metrics):
         ("crush", "free", "api.test"),
         ("crush", "m", "own.test"),
     ):
-        metrics.usage.labels("prompt", client, model, upstream).inc(1_000_000)
-        metrics.usage.labels("cached", client, model, upstream).inc(500_000)
-        metrics.usage.labels("reply", client, model, upstream).inc(10_000)
+        metrics.counters["usage_tokens"].labels("prompt", client, model, upstream).inc(1_000_000)
+        metrics.counters["usage_tokens"].labels("cached", client, model, upstream).inc(500_000)
+        metrics.counters["usage_tokens"].labels("reply", client, model, upstream).inc(10_000)
     assert {name: value for name, value in values(metrics).items() if name.startswith("spent")} == {
         "spent_dollars_total{codex,m,api.test}": 3.16,
         "spent_dollars_total{crush,m,api.test}": 1.58,
@@ -259,14 +259,14 @@ metrics = Metrics()
 child = os.fork()
 metrics = metrics if child else Metrics()
 if not child:
-    metrics.saved(10); metrics.running.set(1); metrics.streams.set(1)
-    metrics.usage.labels("prompt", "codex", "m", "api.test").inc(500_000)
+    metrics.saved(10); metrics.set_levels(running_requests=1, running_streams=1)
+    metrics.counters["usage_tokens"].labels("prompt", "codex", "m", "api.test").inc(500_000)
     os._exit(0)
 os.waitpid(child, 0)
 metrics.saved(5)
 metrics.under_way = {1: RequestRecord("req", 0.0)}
 for kind in ("prompt", "cached", "reply"):
-    metrics.usage.labels(kind, "codex", "m", "api.test").inc(500_000)
+    metrics.counters["usage_tokens"].labels(kind, "codex", "m", "api.test").inc(500_000)
 metrics.follow([], {"api.test": lambda model: Price(2.0, 1.0, 8.0)})
 sys.stdout.write(metrics.exposed().decode())
 shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"])
