@@ -41,7 +41,7 @@ from proxy.shell.endpoints import (
     upstream_check,
 )
 from proxy.shell.models import Learning, ModelResolver, Prices
-from proxy.shell.operator import Explainer, Overview, Priced, StatusReport
+from proxy.shell.operator import Explainer, Overview, Priced
 from proxy.shell.planning import HiddenCallMemory, Pipelines, Planner
 from proxy.shell.references import Downloads, FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
@@ -152,8 +152,6 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if (contact := replicas[0]) is not None:
         notes["state"] = lambda: contact.problem
-    mode = settings.mode if settings.enabled else "off"
-    overview = Overview(history, readiness.problems, priced, state=notes.get("state"), mode=mode)
     return Services(
         server=settings.server,
         routes=routes,
@@ -171,8 +169,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         readiness=readiness,
         notes=notes,
         history=history,
-        overview=overview,
-        status=_status(settings, folder, models, overview, history),
+        overview=Overview(settings, history, readiness.problems, priced, folder.address, notes.get("state")),
         explainer=Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
         running=functools.partial(_running, settings, shared, tracer, replicas, priced),
     )
@@ -243,7 +240,7 @@ def _routes(settings: Settings, shared: Shared) -> Routes:
 
 def _priced(settings: Settings, models: Sequence[ModelResolver]) -> list[Priced]:
     named = zip(settings.named_upstreams, models, strict=True)
-    return [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in named]
+    return [Priced(one.upstream.host, name, Prices(one.catalogue), one) for name, one in named]
 
 
 def _route(settings: Settings, shared: Shared, name: str) -> Route:
@@ -253,21 +250,6 @@ def _route(settings: Settings, shared: Shared, name: str) -> Route:
     planner = Planner(Pipelines(settings), models, shared.resolver, hidden)
     relay = Relay(settings, planner, shared.store, shared.tenants, shared.recorder, shared.tools)
     return Route(relay, planner, models.upstream, name)
-
-
-def _status(
-    settings: Settings, folder: ArtifactFolder, models: Sequence[ModelResolver], overview: Overview, history: History
-) -> StatusReport:
-    named = [one.base_url for one in settings.named_upstreams.values()]
-    return StatusReport(
-        settings.mode if settings.enabled else "off",
-        settings.server.workers,
-        str(settings.data_dir.absolute()),
-        folder.address,
-        dict(zip(named, models, strict=True)),
-        history,
-        overview,
-    )
 
 
 def _guard(settings: Settings) -> Guard:

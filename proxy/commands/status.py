@@ -63,10 +63,10 @@ def _none(data_dir: Path) -> str:
 
 
 def _print(one: Announcement, found: dict[str, Any], console: Console) -> None:
-    served = found["served"]
+    served, process = found["served"], found["process"]
     rows = [
-        ("version", f"{found['version']}, mode {found['mode']}"),
-        ("process", f"{found['pid']}, {_workers(found['workers'])}, for {_duration(found['seconds'])}"),
+        ("version", f"{process['version']}, mode {process['mode']}"),
+        ("process", f"{process['pid']}, {_workers(process['workers'])}, for {_duration(process['seconds'])}"),
         ("data folder", found["data_dir"]),
         ("tool output", found["artifacts"]),
         *(("upstream", address) for address in found["upstreams"]),
@@ -83,11 +83,11 @@ def _print(one: Announcement, found: dict[str, Any], console: Console) -> None:
 def in_words(served: dict[str, int]) -> str:
     """Sums over requests in a line.
 
-    >>> in_words({"requests": 1, "fitted": 1, "cured": 0, "tokens_saved": 12000})
+    >>> in_words({"requests": 1, "fitted": 1, "survived": 0, "tokens_saved": 12000})
     '1 request, 1 made to fit, 0 cured after a refusal, 12,000 tokens saved'
     """
     requests = "1 request" if served["requests"] == 1 else f"{number(served['requests'])} requests"
-    fitted, cured, saved = (number(served[name]) for name in ("fitted", "cured", "tokens_saved"))
+    fitted, cured, saved = (number(served[name]) for name in ("fitted", "survived", "tokens_saved"))
     return f"{requests}, {fitted} made to fit, {cured} cured after a refusal, {saved} tokens saved"
 
 

@@ -305,7 +305,7 @@ function showHealth({ health, refusals, upstreams, totals }) {
   }
   byId("upstreams").replaceChildren(...upstreams.map((one) => {
     const facts = [one.problem ? "does not answer" : "answers"];
-    if (one.first_byte_ms !== null) facts.push(`first byte ${inTime(one.first_byte_ms)}, slowest ${inTime(one.slow_first_byte_ms)}`);
+    if (one.first_byte_ms.length) facts.push(`first byte ${inTime(one.first_byte_ms[0])}, slowest ${inTime(one.first_byte_ms[1])}`);
     if (one.failed) facts.push(`${whole.format(one.failed)} of ${whole.format(one.requests)} failed`);
     return element("li", one.problem ? "bad" : "good", element("b", "", one.upstream), element("span", "", facts.join(" · ")));
   }));
@@ -518,8 +518,8 @@ async function list({ replace = false } = {}) {
   }
 }
 
-function showCount({ matching, worker }) {
-  const count = isNarrowed() ? `${whole.format(matching)} of ${counted(worker.remembered, "request")}` : `${counted(matching, "request")} kept`;
+function showCount({ matching, totals, worker }) {
+  const count = isNarrowed() ? `${whole.format(matching)} of ${counted(totals.requests, "request")}` : `${counted(matching, "request")} kept`;
   byId("csv").hidden = !matching;
   const problems = byId("filters").querySelector("[data-filter=troubled]");
   problems.textContent = selected.show === "troubled" && matching ? `Problems (${whole.format(matching)})` : "Problems";

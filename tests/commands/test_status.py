@@ -31,7 +31,7 @@ def test_it_describes_each_running_proxy_also_one_with_a_key(tmp_path):
         assert f"  upstream    http://127.0.0.1:{proxy.upstream_port}/v1" in lines
         assert f"  data folder {tmp_path}" in lines
         (found,) = json.loads(shown(tmp_path, "--data-dir", str(tmp_path), "--json").stdout)
-        assert (found["pid"], found["workers"]) == (proxy.process.pid, 1)
+        assert (found["process"]["pid"], found["process"]["workers"]) == (proxy.process.pid, 1)
 
 
 def test_where_none_runs_it_says_for_which_folder(tmp_path):

@@ -235,14 +235,13 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("decisions_not_kept",),
         "the file with the latest requests is locked, broken or cannot be written: each worker shows its own until the "
-        "file works again; a broken one is put aside, and one that was removed is made again; `dropped`: of more than "
-        "2,000 that wait, the oldest are not kept",
+        "file works again; a broken one is put aside, and one that was removed is made again; of more than 2,000 "
+        "that wait, the oldest are not kept",
     ),
     (
         ("decisions_upgraded",),
         "at the first start of a release whose file has another shape: the files of `/decisions` that were `deleted`",
     ),
-    (("decisions_dropped",), "the file works again; so many `requests` are missing from it"),
     (
         ("learning_not_kept", "learning_not_read", "learning_not_erased"),
         "the data folder cannot be written; only what was learned is lost",

@@ -46,7 +46,7 @@ from proxy.shell.operator import (
     is_proven,
     proof_of,
 )
-from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Table, Wanted
+from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Table
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -224,19 +224,9 @@ async def exposed(services: Serving) -> Response:
 async def decisions(services: Serving, search: Annotated[Search, Query()]) -> Response:
     """Requests of all workers of this replica, the newest first: sizes, names and reasons, never content.
     With `decisions.stored: 0` only those of the process that responds, since its start."""
-    wanted = Wanted(
-        search.limit,
-        search.before,
-        search.q,
-        search.show == "changed",
-        search.show == "troubled",
-        search.conversation,
-        search.model,
-        search.client,
-        search.status,
-        0.0 if search.hours is None else time.time() - search.hours * 3600,
-    )
-    return json_response(await services.overview.decisions(wanted, services.server.workers))
+    since = 0.0 if search.hours is None else time.time() - search.hours * 3600
+    filters = {**search.model_dump(), "words": search.q, "since": since, search.show: True}
+    return json_response(await services.overview.decisions(filters))
 
 
 @operator.get(
@@ -278,7 +268,8 @@ async def conversations(services: Serving, limit: _Some = 20) -> Response:
 )
 async def events(request: Request, services: Serving) -> Response:
     """Begins with the next change; ends after a minute, so that the client connects again."""
-    last = await services.history.ask(Table.newest)
+    newest = await services.history.ask(Table.page, {"limit": 1})
+    last = newest[0].id if newest else 0
     news = _news(request.scope["state"].get(STATE_KEY), services.history, last)
     return StreamingResponse(news, headers=_EVENT_HEADERS)
 
@@ -288,7 +279,7 @@ async def _news(connections: Any, history: History, last: int) -> AsyncIterator[
     yield b"retry: 1000\n\n"
     end, sent = time.monotonic() + LIFE_SECONDS, b"[]"
     while time.monotonic() < end and not (connections is not None and connections.is_draining):
-        decisions = await history.ask(Table.news, last, MAX_AT_ONCE)
+        decisions = await history.ask(Table.page, {"after": last, "limit": MAX_AT_ONCE})
         last = decisions[0].id if decisions else last
         running = jsontext.dump(await history.running())
         if decisions or running != sent:
@@ -347,7 +338,7 @@ async def current_status(
     nonce, proof = (request.headers.get(name, "") for name in (NONCE_HEADER, PROOF_HEADER))
     if not is_proven(token, "command", port, nonce, proof):
         await guarded(request, services)
-    response = json_response(await services.status.described(full=full))
+    response = json_response(await services.overview.status(full=full))
     if token is not None and nonce:
         response.headers[PROOF_HEADER] = proof_of(token, "proxy", port, nonce)
     return response

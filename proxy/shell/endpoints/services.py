@@ -23,7 +23,7 @@ from proxy.config import ServerSettings
 from proxy.errors import ProxyError
 from proxy.shell.artifacts import AccessResolver, ArtifactReader, ArtifactsByHash, Replacements, Tenants
 from proxy.shell.endpoints.guard import ArtifactRights, Guard
-from proxy.shell.operator import Explainer, Overview, StatusReport
+from proxy.shell.operator import Explainer, Overview
 from proxy.shell.relay import Relay, Routes
 from proxy.shell.resources import WaitingRoom, Workload
 from proxy.shell.telemetry import History, Recorder
@@ -69,7 +69,6 @@ class Services(Struct, eq=False, kw_only=True):
     """Reported by `/readyz`, although requests do without it."""
     history: History
     overview: Overview
-    status: StatusReport
     explainer: Explainer
     running: Callable[[Services], AbstractAsyncContextManager[None]]
     """Holds connections, files and background tasks open."""

@@ -21,9 +21,10 @@ from proxy.shell.operator.overview import (
     OverviewFigures,
     Page,
     Priced,
+    Process,
     Refusals,
+    Status,
 )
-from proxy.shell.operator.status import Status, StatusReport
 
 __all__ = [
     "FOLDER",
@@ -42,9 +43,9 @@ __all__ = [
     "OverviewFigures",
     "Page",
     "Priced",
+    "Process",
     "Refusals",
     "Status",
-    "StatusReport",
     "announced",
     "announcements",
     "is_proven",

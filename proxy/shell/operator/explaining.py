@@ -189,7 +189,7 @@ class Explanation(Struct, frozen=True):
             "counted_by": planned.inputs.counted_by,
             "profile": cast(Profile, {name: self.value_of(name) for name in PROFILE_VALUES}),
             "token_ratio": {"value": self.ratio[0], "from": "learned from usage" if self.ratio[1] else "default"},
-            "messages": described_blocks(self.blocks),
+            "messages": described_blocks(plan.blocks, plan.budget),
             "artifacts": [
                 {"id": artifact.id, "bytes": len(artifact.content), "place": self.places[artifact.id]}
                 for artifact in plan.artifacts

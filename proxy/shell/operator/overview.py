@@ -1,4 +1,4 @@
-"""Data for the dashboard's overview: health, savings, timeline.
+"""Data for the dashboard and for `context-proxy status`: health, savings, timeline, and what runs here.
 
 Rule: figures of all workers, summed up on request; sizes, names, times and money, never content. Money is by the
 catalogue's list prices and says so; a model without one has none.
@@ -13,15 +13,16 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from msgspec.structs import replace
+from msgspec import Struct
 
 from proxy import __version__
+from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
-from proxy.shell.models import Price, Prices
-from proxy.shell.telemetry import FAILED, REFUSED, Block, History, RequestRecord, Sums, Table, Wait, Wanted
+from proxy.shell.models import ModelResolver, Price, Prices, stated_by
+from proxy.shell.telemetry import REFUSED, Block, Filters, History, RequestRecord, Sums, Table
 
 BARS: Final = 96
 """Limit of the timeline."""
@@ -40,6 +41,21 @@ _TIMED: Final = 200
 """Requests whose wait for the first byte is looked at."""
 MAX_MODELS: Final = 50
 """Most rows in the table: those with the most tokens."""
+MAX_CLIENTS: Final = 50
+"""Named in one answer."""
+MAX_WINDOWS: Final = 50
+MAX_PROBLEMS: Final = 5
+_LATEST_WINDOWS: Final = """
+SELECT coalesce(model, ''), coalesce(upstream, ''), window_tokens, window_is_guessed, max(id) FROM requests
+WHERE ended >= :since AND window_tokens IS NOT NULL GROUP BY model, upstream"""
+_REFUSALS: Final = f"""
+SELECT status, count(*) FROM requests WHERE ended >= :since AND {REFUSED} GROUP BY status ORDER BY 2 DESC"""  # noqa: S608 - a constant
+_CLIENTS: Final = """
+SELECT client FROM requests WHERE ended >= :since AND client <> '' GROUP BY client
+ORDER BY count(*) DESC LIMIT :limit"""
+_TIMES: Final = """
+SELECT CAST(ended / :width AS INTEGER) * :width, coalesce(upstream, ''), first_byte_ms, own_ms FROM requests
+WHERE ended >= :since ORDER BY ended"""
 
 
 @dataclass
@@ -85,10 +101,8 @@ class UpstreamState:
     requests: int
     failed: int
     """Those with an outcome that is the upstream's or the proxy's fault."""
-    first_byte_ms: float | None
-    """The median of the latest 200; empty: none."""
-    slow_first_byte_ms: float | None
-    """The slowest twentieth of these took at least this long."""
+    first_byte_ms: list[float]
+    """Median and 95th percentile of the latest 200; empty: none."""
 
 
 @dataclass
@@ -127,33 +141,23 @@ class Refusals:
 
 
 @dataclass
-class Proxy:
+class Process:
     """The process that responds."""
 
     version: str
     mode: Literal["on", "observe", "off"]
+    pid: int
+    workers: int
     seconds: int
     """Since its start."""
     replica: str
     """Name of the machine, container or pod: requests that others have served are in their pages and logs."""
     log: str
     """Where its log is."""
-
-
-@dataclass
-class Worker:
-    """The process that responds."""
-
-    pid: int
-    workers: int
-    seconds: int
-    """Since its start."""
-    remembered: int
-    """Number of requests that can be listed."""
     shared: bool
-    """True if these are of all workers, and outlive them."""
+    """True if requests of all workers can be listed, and outlive them."""
     problem: str
-    """Why they are not, although they should be; empty: nothing."""
+    """Why they cannot, although they should; empty: nothing."""
 
 
 @dataclass
@@ -166,7 +170,7 @@ class Decisions:
     """How many there are on all pages together."""
     totals: Sums
     """Of all that are kept."""
-    worker: Worker
+    worker: Process
     reasons: dict[str, Sequence[str]]
     """What each reason for an edit means, in words: if it was done once, and if it was done `#` times."""
     causes: dict[str, str]
@@ -180,7 +184,7 @@ class OverviewFigures:
     hours: int
     kept_since: float | None
     """When the oldest request ended that is kept, Unix time: sums reach no further back; empty: none is."""
-    proxy: Proxy
+    proxy: Process
     health: Sequence[Health]
     """Empty: nothing needs attention."""
     refusals: Sequence[Refusals]
@@ -198,133 +202,219 @@ class OverviewFigures:
     bar_seconds: int
 
 
+@dataclass
+class Window:
+    """The context window of a model."""
+
+    model: str
+    upstream: str
+    """Base URL."""
+    window_tokens: int
+    source: str
+    """Who states it."""
+
+
+@dataclass
+class Status:
+    """A running proxy."""
+
+    process: Process
+    data_dir: str
+    artifacts: str
+    """Folder or bucket of what was taken out of requests."""
+    upstreams: Sequence[str]
+    """Base URLs, by the order in which they are tried."""
+    served: Sums
+    """Of what is kept since the start of this process."""
+    windows: Sequence[Window] | None = None
+    """This and what follows only with `full`."""
+    health: Sequence[Health] | None = None
+    """What needs attention; empty: nothing."""
+    problems: Sequence[RequestRecord] | None = None
+    """The latest requests that went wrong."""
+
+
 class Priced(NamedTuple):
     """An upstream, as far as the overview is concerned."""
 
     host: str
     check: str
-    """The name of its check."""
+    """The name of its check: its place in the settings."""
     prices: Prices
+    models: ModelResolver
 
 
-class Overview:
+class Overview(Struct, frozen=True):
     """Sums up the history."""
 
-    def __init__(
-        self,
-        history: History,
-        problems: Callable[[], Awaitable[Mapping[str, str]]],
-        upstreams: Sequence[Priced],
-        clock: Callable[[], float] = time.time,
-        state: Callable[[], str | None] | None = None,
-        mode: Literal["on", "observe", "off"] = "on",
-    ) -> None:
-        """`problems`: what was wrong at the last check, by name. `state`: why nothing is shared with other
-        replicas; None where nothing is to be."""
-        self._history = history
-        self._problems = problems
-        self._upstreams = upstreams
-        self._clock = clock
-        self._state = state
-        self._mode = mode
+    settings: Settings
+    history: History
+    problems: Callable[[], Awaitable[Mapping[str, str]]]
+    """What was wrong at the last check, by name."""
+    upstreams: Sequence[Priced]
+    artifacts: str
+    """Folder or bucket of what was taken out of requests."""
+    state: Callable[[], str | None] | None = None
+    """Why nothing is shared with other replicas; None where nothing is to be."""
+    clock: Callable[[], float] = time.time
 
     async def of(self, hours: int | None) -> OverviewFigures:
         """The last hours; None: the shortest of `PERIODS` that has everything."""
-        now, ask = self._clock(), self._history.ask
-        begun = await ask(Table.begun)
+        return await self.history.ask(self._figures, hours, await self.problems())
+
+    def _figures(self, table: Table, hours: int | None, problems: Mapping[str, str]) -> OverviewFigures:
+        """In the history's thread: prices may have to be read, too."""
+        now = self.clock()
+        ((begun,),) = table.query("SELECT min(ended) FROM requests")
         if hours is None:
-            age = 0 if begun is None else now - begun
-            hours = next((one for one in PERIODS if age <= one * 3600), PERIODS[-1])
-        since = now - hours * 3600
+            hours = next((one for one in PERIODS if now - (begun or now) <= one * 3600), PERIODS[-1])
+        since, recent = now - hours * 3600, now - _RECENT_SECONDS
         width = max(BAR_SECONDS, -(-hours * 3600 // BARS // BAR_SECONDS) * BAR_SECONDS)
-        problems = await self._problems()
-        by_model = await ask(Table.sums, since, now, "model", "upstream")
-        models = await asyncio.to_thread(self._by_model, by_model, await ask(Table.windows, since))
+        ((lately,),) = table.sums(recent, now)
+        by_model = table.sums(since, now, "coalesce(model, '')", "coalesce(upstream, '')")
+        times = defaultdict[object, list[float | None]](list)
+        for at, host, first_byte_ms, own_ms in table.query(_TIMES, since=since, width=width):
+            times[host].append(first_byte_ms)
+            times[at, "first"].append(first_byte_ms)
+            times[at, "own"].append(own_ms)
+        upstreams = []
+        for one in self.upstreams:
+            sums = Sums.of(sums for _, host, sums in by_model if host == one.host)
+            waits = _half_and_most(times[one.host][-_TIMED:])
+            upstreams.append(UpstreamState(one.host, problems.get(one.check, ""), sums.requests, sums.failed, waits))
+        models = self._by_model(by_model, table.query(_LATEST_WINDOWS, since=since))
         paid = [one.usd for one in models if one.usd is not None]
-        ((lately,),) = await ask(Table.sums, now - _RECENT_SECONDS, now)
-        waits = await ask(Table.waits, since)
-        upstreams = [_state_of(one, problems.get(one.check, ""), by_model, waits) for one in self._upstreams]
+        sums_at = dict(table.sums(since, now, f"CAST(ended / {width} AS INTEGER) * {width}"))
         return OverviewFigures(
             hours,
             begun,
-            self._proxy(now),
-            [
-                *_unwell(upstreams, problems, lately),
-                *_refused(await ask(Table.refusals, now - _RECENT_SECONDS), lately),
-                *self._unshared(),
-                *_unkept(self._history),
-            ],
-            [Refusals(*one) for one in await ask(Table.refusals, since)],
-            await ask(Table.clients, since),
+            self._process(),
+            [*self._health(upstreams, problems, lately, table.query(_REFUSALS, since=recent))],
+            [Refusals(*one) for one in table.query(_REFUSALS, since=since)],
+            [name for (name,) in table.query(_CLIENTS, since=since, limit=MAX_CLIENTS)],
             upstreams,
             Sums.of(sums for *_, sums in by_model),
             Dollars(*(round(sum(one), 6) for one in zip(*map(astuple, paid), strict=True))) if paid else None,
             len(models) - len(paid),
             models[:MAX_MODELS],
-            _bars(dict(await ask(Table.sums, since, now, "at", width=width)), waits, since, now, width),
+            [
+                Bar(at, sums_at.get(at) or Sums.of(()), *(_half_and_most(times[at, kind]) for kind in ("first", "own")))
+                for at in range(int(since // width) * width, int(now // width) * width + 1, width)
+            ],
             width,
         )
 
-    def _proxy(self, now: float) -> Proxy:
-        seconds = round(now - self._history.started)
-        return Proxy(__version__, self._mode, seconds, socket.gethostname(), log_place(os.environ))
-
-    async def decisions(self, wanted: Wanted, workers: int) -> Decisions:
-        """Requests of a kind, and sums of all."""
-        history = self._history
-        ((totals,),) = await history.ask(Table.sums, 0.0, self._clock())
-        return Decisions(
-            (await history.running())[: wanted.limit],
-            await history.ask(Table.page, wanted),
-            await history.ask(Table.count, replace(wanted, before=None)),
-            totals,
-            Worker(
-                os.getpid(),
-                workers,
-                round(time.time() - history.started),
-                await history.ask(Table.count, Wanted()),
-                history.is_kept and history.problem is None,
-                history.problem or "",
-            ),
-            {reason.value: (reason.one, reason.several) for reason in Reason},
-            {row.cause: row.words for row in CURES},
+    def _process(self) -> Process:
+        settings, history = self.settings, self.history
+        return Process(
+            __version__,
+            settings.mode if settings.enabled else "off",
+            os.getpid(),
+            settings.server.workers,
+            round(self.clock() - history.started),
+            socket.gethostname(),
+            log_place(os.environ),
+            history.is_kept and history.problem is None,
+            history.problem or "",
         )
+
+    async def decisions(self, filters: Filters) -> Decisions:
+        """Requests of a kind, and sums of all."""
+        running = await self.history.running()
+
+        def found(table: Table) -> Decisions:
+            ((totals,),) = table.sums(0.0, self.clock())
+            return Decisions(
+                running[: filters["limit"]],
+                table.page(filters),
+                table.count({**filters, "before": None}),
+                totals,
+                self._process(),
+                {reason.value: (reason.one, reason.several) for reason in Reason},
+                {row.cause: row.words for row in CURES},
+            )
+
+        return await self.history.ask(found)
 
     async def page(self, request_id: str) -> Page | None:
         """One request with what it cost and saved in money, where its upstream has counted and has a price."""
-        found = await self._history.find(request_id)
+        found = await self.history.find(request_id)
         if found is None:
             return None
         record, blocks = found
-        price = None
-        if record.prompt_tokens is not None:
-            price = await asyncio.to_thread(self._price_of, record.model, record.upstream)
-        counted = record.prompt_tokens or 0, record.cached_tokens or 0, record.reply_tokens or 0
-        return Page(record, blocks, None if price is None else dollars(price, *counted))
+        if record.prompt_tokens is None:
+            return Page(record, blocks, None)
+        counted = record.prompt_tokens, record.cached_tokens or 0, record.reply_tokens or 0
+        return Page(record, blocks, await asyncio.to_thread(self._paid, record.model, record.upstream, *counted))
 
-    def _price_of(self, model: str, upstream: str) -> Price | None:
-        prices = next((one.prices for one in self._upstreams if one.host == upstream), None)
-        return None if prices is None else prices.of(model)
-
-    def _unshared(self) -> Iterable[Health]:
-        problem = None if self._state is None else self._state()
-        if problem is not None:
-            words = f"Replicas share nothing, and each uses only what it knows itself: {problem}"
-            yield Health("warn", words)
-
-    def _by_model(
-        self, rows: Sequence[tuple[str, str, Sums]], windows: Mapping[tuple[str, str], tuple[int, bool]]
-    ) -> list[ModelSums]:
-        """One entry for each model at each upstream, the largest first; in a thread, as prices may have to be read."""
-        found: list[ModelSums] = []
-        for model, upstream, sums in sorted(rows, key=lambda row: -row[2].tokens_before):
-            if model:  # or requests that could not be read
-                price = self._price_of(model, upstream)
-                counted = sums.prompt_tokens, sums.cached_tokens, sums.reply_tokens
-                usd = None if price is None else dollars(price, *counted)
-                window, is_guess = windows.get((model, upstream), (None, False))
-                found.append(ModelSums(model, upstream, window, is_guess, sums, usd))
+    async def status(self, *, full: bool) -> Status:
+        """What runs here; `full`: with windows and problems, for which upstreams are asked."""
+        history, named = self.history, [one.models.upstream.settings.base_url for one in self.upstreams]
+        ((served,),) = await history.ask(Table.sums, history.started, self.clock())
+        data_dir = str(self.settings.data_dir.absolute())
+        found = Status(self._process(), data_dir, self.artifacts, named, served)
+        if full:
+            used = await history.ask(lambda table: table.query(_LATEST_WINDOWS, since=0.0))
+            found.windows = [*self._windows(used)][:MAX_WINDOWS]
+            found.health = (await self.of(1)).health
+            found.problems = await history.ask(Table.page, {"limit": MAX_PROBLEMS, "troubled": True})
         return found
+
+    def _windows(self, used: Iterable[Sequence[Any]]) -> Iterable[Window]:
+        """Of the models that requests have named or upstreams list."""
+        for one in self.upstreams:
+            asked = [model for model, host, *_ in used if host == one.host]
+            for name in dict.fromkeys((*asked, *one.models.learning.models, *one.models.discovery.names)):
+                profile = one.models.profile(name)
+                source = stated_by(profile, "window_tokens") or ""
+                yield Window(name, one.models.upstream.settings.base_url, profile.window_tokens, source)
+
+    def _by_model(self, rows: Iterable[Sequence[Any]], windows: Iterable[Sequence[Any]]) -> list[ModelSums]:
+        """One entry for each model at each upstream, the largest first."""
+        latest = {(model, upstream): (tokens, bool(is_guess)) for model, upstream, tokens, is_guess, _ in windows}
+        return [
+            ModelSums(
+                *(model, upstream, *latest.get((model, upstream), (None, False)), sums),
+                self._paid(model, upstream, sums.prompt_tokens, sums.cached_tokens, sums.reply_tokens),
+            )
+            for model, upstream, sums in sorted(rows, key=lambda row: -row[2].tokens_before)
+            if model  # or requests that could not be read
+        ]
+
+    def _paid(self, model: str, upstream: str, *counted: int) -> Dollars | None:
+        prices = next((one.prices for one in self.upstreams if one.host == upstream), None)
+        price = None if prices is None else prices.of(model)
+        return None if price is None else dollars(price, *counted)
+
+    def _health(
+        self,
+        upstreams: Iterable[UpstreamState],
+        problems: Mapping[str, str],
+        lately: Sums,
+        refusals: Iterable[Sequence[int]],
+    ) -> Iterable[Health]:
+        for one in upstreams:
+            if one.problem:
+                yield Health("bad", f"{one.upstream} does not answer: {one.problem}")
+        if "store" in problems:
+            yield Health("bad", f"Nothing can be taken out of requests: {problems['store']}")
+        unhealed = lately.overflows - lately.survived
+        if unhealed:
+            which = "1 request was" if unhealed == 1 else f"{unhealed} requests were"
+            yield Health("bad", f"In the last 15 minutes, {which} too long and could not be saved.", show="troubled")
+        if lately.failed > lately.requests * _FAILING_SHARE:
+            failed = f"{lately.failed:,} of {lately.requests:,} requests failed"
+            yield Health("warn", f"In the last 15 minutes, {failed}.", "failed")
+        of_keys = [(status, count) for status, count in refusals if status in (401, 403, 429)]
+        total = sum(count for _, count in of_keys)
+        if total > lately.requests * _REFUSED_SHARE:
+            each = ", ".join(f"{count:,} × {status}" for status, count in of_keys)
+            words = f"In the last 15 minutes, {total:,} of {lately.requests:,} requests were refused: {each}."
+            yield Health("warn", words, str(of_keys[0][0]) if len(of_keys) == 1 else "refused")
+        if self.state is not None and (problem := self.state()):
+            yield Health("warn", f"Replicas share nothing, and each uses only what it knows itself: {problem}")
+        if self.history.is_kept and (problem := self.history.problem):
+            yield Health("warn", f"Decisions are not kept, and you see those of one worker only: {problem}")
 
 
 def log_place(environment: Mapping[str, str]) -> str:
@@ -352,63 +442,7 @@ def dollars(price: Price, prompt_tokens: int, cached_tokens: int, reply_tokens: 
     return Dollars(price.spent(prompt_tokens, cached, reply_tokens), by_cache)
 
 
-def _state_of(one: Priced, problem: str, rows: Iterable[tuple[str, str, Sums]], waits: Sequence[Wait]) -> UpstreamState:
-    sums = Sums.of(sums for _, upstream, sums in rows if upstream == one.host)
-    times = [wait.first_byte_ms for wait in waits if wait.upstream == one.host and wait.first_byte_ms is not None]
-    latest = sorted(times[-_TIMED:])
-    return UpstreamState(one.host, problem, sums.requests, sums.failed, _at(latest, 0.5), _at(latest, 0.95))
-
-
-def _at(ascending: Sequence[float], share: float) -> float | None:
-    return ascending[min(len(ascending) - 1, int(len(ascending) * share))] if ascending else None
-
-
-def _bars(sums: Mapping[int, Sums], waits: Iterable[Wait], since: float, now: float, width: int) -> list[Bar]:
-    """The sums for each `width` seconds, those without requests included, with median and 95th percentile of times."""
-    times = defaultdict[int, list[Wait]](list)
-    for wait in waits:
-        times[int(wait.ended // width) * width].append(wait)
-
-    def shares(found: Iterable[float | None]) -> list[float]:
-        ascending = sorted(value for value in found if value is not None)
-        return [value for share in (0.5, 0.95) if (value := _at(ascending, share)) is not None]
-
-    return [
-        Bar(
-            at,
-            sums.get(at) or Sums.of(()),
-            shares(wait.first_byte_ms for wait in times[at]),
-            shares(wait.own_ms for wait in times[at]),
-        )
-        for at in range(int(since // width) * width, int(now // width) * width + 1, width)
-    ]
-
-
-def _refused(refusals: Sequence[tuple[int, int]], lately: Sums) -> Iterable[Health]:
-    """Keys and rates that are refused too often."""
-    of_keys = [(status, count) for status, count in refusals if status in (401, 403, 429)]
-    total = sum(count for _, count in of_keys)
-    if total > lately.requests * _REFUSED_SHARE:
-        each = ", ".join(f"{count:,} × {status}" for status, count in of_keys)
-        words = f"In the last 15 minutes, {total:,} of {lately.requests:,} requests were refused: {each}."
-        yield Health("warn", words, str(of_keys[0][0]) if len(of_keys) == 1 else REFUSED)
-
-
-def _unwell(upstreams: Iterable[UpstreamState], problems: Mapping[str, str], lately: Sums) -> Iterable[Health]:
-    for one in upstreams:
-        if one.problem:
-            yield Health("bad", f"{one.upstream} does not answer: {one.problem}")
-    if "store" in problems:
-        yield Health("bad", f"Nothing can be taken out of requests: {problems['store']}")
-    unhealed = lately.overflows - lately.survived
-    if unhealed:
-        which = "1 request was" if unhealed == 1 else f"{unhealed} requests were"
-        yield Health("bad", f"In the last 15 minutes, {which} too long and could not be saved.", show="troubled")
-    if lately.failed > lately.requests * _FAILING_SHARE:
-        failed = f"{lately.failed:,} of {lately.requests:,} requests failed"
-        yield Health("warn", f"In the last 15 minutes, {failed}.", FAILED)
-
-
-def _unkept(history: History) -> Iterable[Health]:
-    if history.is_kept and history.problem is not None:
-        yield Health("warn", f"Decisions are not kept, and you see those of one worker only: {history.problem}")
+def _half_and_most(found: Iterable[float | None]) -> list[float]:
+    """Median and 95th percentile of those that are known; empty: none is."""
+    ascending = sorted(value for value in found if value is not None)
+    return [ascending[min(len(ascending) - 1, int(len(ascending) * share))] for share in (0.5, 0.95) if ascending]

@@ -1,9 +1,9 @@
 """Log lines, metrics, traces, and the latest decisions."""
 
-from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, Ended, History
+from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History
 from proxy.shell.telemetry.record import (
     Block,
-    Messages,
+    Ended,
     RequestOutcome,
     RequestRecord,
     client_name,
@@ -16,11 +16,9 @@ from proxy.shell.telemetry.table import (
     MAX_DECISIONS,
     REFUSED,
     Conversation,
-    Finished,
+    Filters,
     Sums,
     Table,
-    Wait,
-    Wanted,
 )
 
 __all__ = [
@@ -32,16 +30,13 @@ __all__ = [
     "Block",
     "Conversation",
     "Ended",
-    "Finished",
+    "Filters",
     "History",
-    "Messages",
     "Recorder",
     "RequestOutcome",
     "RequestRecord",
     "Sums",
     "Table",
-    "Wait",
-    "Wanted",
     "client_name",
     "described_blocks",
     "storable",

@@ -6,11 +6,12 @@ here and nowhere else: the dictionary of a record is the log line, the row in SQ
 
 from __future__ import annotations
 
+import datetime
 import functools
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
@@ -42,6 +43,10 @@ FEWER_TOOLS: Final = f"{LARGER_WINDOW}, or the agent fewer tools (Claude Code: E
 """Advice for an agent whose system text and tools alone are over the window."""
 _MAX_PROBLEM_CHARACTERS: Final = 2_000
 """It may name the model, too."""
+MAX_BLOCKS: Final = 2_000
+"""Messages of one request that are kept: the last ones."""
+MAX_UNCHANGED_BLOCKS: Final = 50
+"""Messages of a request that nothing was done to: more would cost more CPU than the rest of its row."""
 
 
 class RequestOutcome(StrEnum):
@@ -346,23 +351,17 @@ class RequestRecord(_Progress):
         """The response headers that tell a client what was done to its request."""
         if self.planned is None:
             return []
-        planned, as_it_came = self.planned, self.is_original
-        after = planned.tokens_before if as_it_came else planned.tokens_after
+        planned, warning = self.planned, warning_of(self.planned)
+        after = planned.tokens_before if self.is_original else planned.tokens_after
         room = "unknown" if planned.room_tokens is None else planned.room_tokens
-        sizes = f"before={planned.tokens_before};after={after};room={room}"
-        found = [
-            (b"x-context-proxy-tokens", sizes.encode()),
-            (b"x-context-proxy-attempts", b"%d" % self.attempts),
-        ]
-        if planned.changed and not as_it_came:
-            counts = ";".join(f"{reason}={count}" for reason, count in planned.reasons.items())
-            found.append((b"x-context-proxy-edits", counts.encode()))
-        if warning := warning_of(planned):
-            found.append((b"x-context-proxy-warning", f"{warning}; {LARGER_WINDOW}".encode()))
-        if self.usage:
-            counted = ";".join(f"{name}={tokens}" for name, tokens in self.usage.items())
-            found.append((b"x-context-proxy-usage", counted.encode()))
-        return found
+        found = {
+            b"x-context-proxy-tokens": f"before={planned.tokens_before};after={after};room={room}",
+            b"x-context-proxy-attempts": str(self.attempts),
+            b"x-context-proxy-edits": "" if self.is_original else _joined(planned.reasons),
+            b"x-context-proxy-warning": warning and f"{warning}; {LARGER_WINDOW}",
+            b"x-context-proxy-usage": _joined(self.usage),
+        }
+        return [(name, value.encode()) for name, value in found.items() if value]
 
     def complete(self, now: float) -> None:
         """The request is finished: set what is known only now."""
@@ -430,59 +429,52 @@ class Block:
     share of the window; empty: none."""
 
 
-class Messages(NamedTuple):
-    """The messages of a finished request: what only its own page shows."""
+class Ended(NamedTuple):
+    """A finished request with the messages of its last plan: nothing that holds its body."""
 
+    at: float
+    """Unix time."""
+    fields: Mapping[str, Any]
+    """Of its record."""
     reports: Sequence[MessageReport] = ()
     """By our estimate; empty if there was no plan."""
-    budget: Budget | None = None
+    budget: Budget = Budget(0)
     was_edited: bool = False
     """False if nothing was changed, or if the original was sent in the end."""
 
     @classmethod
-    def of(cls, record: RequestRecord) -> Messages:
-        """Those of the last plan."""
+    def of(cls, at: float, record: RequestRecord) -> Ended:
+        """With what the last plan says."""
         if record.planned is None:
-            return cls()
+            return cls(at, vars(record))
         plan = record.planned.plan
-        return cls(plan.blocks, plan.budget, bool(record.planned.reasons) and not record.is_original)
+        was_edited = bool(record.planned.reasons) and not record.is_original
+        return cls(at, vars(record), plan.blocks, plan.budget, was_edited)
 
-    @property
-    def blocks(self) -> list[Block]:
-        """Each message as it was last sent, in the model's tokens."""
-        reports = self.reports if self.budget is None else in_model_tokens(self.reports, self.budget)
-        if self.was_edited:
-            return described_blocks(reports)
-        whole = (MessageReport(one.role, one.tool, one.tokens_before, one.tokens_before) for one in reports)
-        return described_blocks(whole)
-
-    def figures(self) -> dict[str, Any]:
-        """What became of the tokens of its messages: fields of its record."""
-        cut = left_out = messages_left_out = 0
-        for one in self.reports if self.was_edited else ():
-            if not one.tokens_after:
-                left_out += one.tokens_before
-                messages_left_out += 1
-            elif one.tokens_after < one.tokens_before:
-                cut += one.tokens_before - one.tokens_after
-        convert = int if self.budget is None else self.budget.model_tokens
+    def described(self) -> tuple[RequestRecord, list[Block]]:
+        """The record with what became of the tokens of its messages, and these as they were last sent."""
+        is_shown = bool(self.fields.get("edits")) or len(self.reports) <= MAX_UNCHANGED_BLOCKS
+        blocks = described_blocks(self.reports, self.budget, was_edited=self.was_edited) if is_shown else []
+        changed = [one for one in blocks if one.reasons]
         tools = Counter(one.tool for one in self.reports if one.tool).most_common(1)
-        return {
-            "tokens_cut": convert(cut),
-            "tokens_left_out": convert(left_out),
-            "messages_left_out": messages_left_out,
+        figures = {
+            "ended": datetime.datetime.fromtimestamp(self.at, datetime.UTC).isoformat(timespec="milliseconds"),
+            "tokens_cut": sum(max(0, one.tokens_before - one.tokens_after) for one in changed if one.tokens_after),
+            "tokens_left_out": sum(one.tokens_before for one in changed if not one.tokens_after),
+            "messages_left_out": sum(not one.tokens_after for one in changed),
             "tool": storable(tools[0][0]) if tools else "",
         }
+        return RequestRecord.of({**self.fields, **figures}), blocks[-MAX_BLOCKS:]
 
 
-def described_blocks(reports: Iterable[MessageReport]) -> list[Block]:
-    """A block for each message."""
+def described_blocks(reports: Sequence[MessageReport], budget: Budget, *, was_edited: bool = True) -> list[Block]:
+    """A block for each message, in the model's tokens; as they came, if they were not edited."""
     return [
         Block(
-            *(at, storable(one.role), storable(one.tool), one.tokens_before, one.tokens_after),
-            *(one.reasons, one.artifacts, one.limit),
+            *(at, storable(one.role), storable(one.tool), one.tokens_before),
+            *((one.tokens_after, one.reasons, one.artifacts, one.limit) if was_edited else (one.tokens_before, (), ())),
         )
-        for at, one in enumerate(reports)
+        for at, one in enumerate(in_model_tokens(reports, budget))
     ]
 
 
@@ -499,6 +491,10 @@ def client_name(user_agent: bytes) -> str:
     """
     found = _CLIENT.match(user_agent)
     return found[1].decode() if found else ""
+
+
+def _joined(counts: Mapping[str, int] | None) -> str:
+    return ";".join(f"{name}={count}" for name, count in (counts or {}).items())
 
 
 def _milliseconds(seconds: float) -> float:

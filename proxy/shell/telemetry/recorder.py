@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
-from proxy.core.compaction import in_model_tokens
 from proxy.core.conversation import SYSTEM_ROLES, Edit, Reason
 from proxy.core.overflow import AttemptKind, Cure, Verdict, fixed_tokens
 from proxy.core.truncation import TruncateToolOutput
@@ -135,7 +134,7 @@ class Recorder:
         if self._replacements is not None and record.mode != "observe":
             self._replacements.add(record.request_id, planned.tenant, edits, plan.artifacts if edits else ())
         if edits and self._log.is_enabled_for(logging.DEBUG):
-            blocks = described_blocks(in_model_tokens(plan.blocks, plan.budget))
+            blocks = described_blocks(plan.blocks, plan.budget)
             for block in islice((one for one in blocks if one.reasons), MAX_EDIT_LINES):
                 self._log.debug("edit", request_id=record.request_id, attempt=record.attempts, **vars(block))
 

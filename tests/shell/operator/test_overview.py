@@ -2,15 +2,19 @@
 
 import itertools
 import json
+from typing import Any
 
 import pytest
 
 from proxy import __version__
+from proxy.config import Settings
 from proxy.shell.models import Catalogue, Prices
 from proxy.shell.operator import MAX_HOURS, Dollars, Health, Overview, Priced, Refusals
-from proxy.shell.telemetry import History, RequestRecord
+from proxy.shell.telemetry import History, RequestRecord, Table
 
 NOW = 1_700_000_000.0
+MODELS: Any = None
+"""Which are asked for windows only by the status."""
 CATALOGUE = {
     "openai": {
         "api": "https://api.openai.com/v1",
@@ -26,13 +30,14 @@ class Stage:
         self.history = History(path, 5_000, lambda: self.now)
         self.state: str | None = None
         upstreams = [self.upstream("api.openai.com", "upstream")]
-        self.overview = Overview(self.history, self._ask, upstreams, lambda: NOW, lambda: self.state)
+        settings = Settings(data_dir=path.parent)
+        self.overview = Overview(settings, self.history, self._ask, upstreams, "", lambda: self.state, lambda: NOW)
 
     def upstream(self, host, check):
         def read():
             return json.dumps(CATALOGUE).encode()
 
-        return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read))
+        return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read), MODELS)
 
     async def _ask(self):
         return self.problems
@@ -71,7 +76,7 @@ async def test_an_unused_proxy_is_well_and_has_saved_nothing(stage):
     assert found.totals.requests == 0
     assert found.usd is None
     (upstream,) = found.upstreams
-    assert (upstream.upstream, upstream.requests, upstream.first_byte_ms) == ("api.openai.com", 0, None)
+    assert (upstream.upstream, upstream.requests, upstream.first_byte_ms) == ("api.openai.com", 0, [])
 
 
 async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(stage):
@@ -168,15 +173,17 @@ async def test_waits_are_shown_over_time_and_windows_for_each_model(stage):
     assert found.proxy.version == __version__
 
 
-async def test_the_overview_of_many_requests_reads_few_rows(stage):
+async def test_the_overview_of_many_requests_reads_no_record(stage, monkeypatch):
     """Its cost is that of the sums, and of five numbers of each row."""
     read: list[str] = []
     for number in range(1_000):
         stage.served(ago=number)
     await stage.overview.of(24)
-    await stage.history._run(lambda: stage.history._table._database.set_trace_callback(read.append))
+    query = Table.query
+    monkeypatch.setattr(Table, "query", lambda table, sql, **given: read.append(sql) or query(table, sql, **given))
     await stage.overview.of(24)
-    assert not [query for query in read if "blocks" in query or "record" in query]
+    assert len(read) >= 8
+    assert not [sql for sql in read if "blocks" in sql or "record" in sql]
 
 
 async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(stage):
@@ -195,7 +202,7 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage):
     for number in range(100):
         stage.served(first_byte_ms=float(number))
     (upstream,) = (await stage.overview.of(1)).upstreams
-    assert (upstream.first_byte_ms, upstream.slow_first_byte_ms) == (50.0, 95.0)
+    assert upstream.first_byte_ms == [50.0, 95.0]
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,24 @@
 """Decisions that outlive their process and are shared by its workers; trouble with the
 file shows only in the log."""
 
+import asyncio
 import os
 import shutil
 import sqlite3
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
 
+from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import RETRY_SECONDS, History, RequestRecord, Table, Wanted
+from proxy.shell.telemetry import RETRY_SECONDS, History, RequestRecord, Table
 
 REPORTS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
-PLANNED: Any = SimpleNamespace(plan=SimpleNamespace(blocks=REPORTS, budget=None), reasons={"truncate_tool_output": 1})
+PLAN = SimpleNamespace(blocks=REPORTS, budget=Budget(1_000))
+PLANNED: Any = SimpleNamespace(plan=PLAN, reasons={"truncate_tool_output": 1})
 LINE = {"outcome": "answered", "status": 200, "tokens_before": 510, "tokens_sent": 100}
 
 
@@ -32,7 +36,7 @@ class Worker:
             self.history.add(record)
 
     async def ids(self):
-        return [one.request_id for one in await self.history.ask(Table.page, Wanted())]
+        return [one.request_id for one in await self.history.ask(Table.page, {"limit": 500})]
 
 
 @pytest.fixture
@@ -55,7 +59,7 @@ async def test_what_is_finished_is_there_for_who_looks_next_in_any_worker(start)
     other.serve("c")
     await other.history.write()
     assert await one.ids() == ["c", "b", "a"]
-    assert await one.history.ask(Table.count, Wanted()) == 3
+    assert await one.history.ask(Table.count, {}) == 3
 
 
 async def test_it_outlives_the_process(start):
@@ -140,7 +144,7 @@ async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(star
     assert one.history.problem
 
 
-async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(start, tmp_path, monkeypatch):
+async def test_of_what_waits_the_newest_is_kept(start, tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.history.MAX_WAITING", 50)
     obstacle = tmp_path / "data"
     obstacle.write_text("no folder")
@@ -150,12 +154,12 @@ async def test_of_what_waits_the_newest_is_kept_and_what_is_dropped_is_reported(
             one.serve(str(number))
         await one.history.write()
         assert await one.ids() == [str(number) for number in range(199, 149, -1)]
-        assert [(line["event"], line["dropped"]) for line in log] == [("decisions_not_kept", 150)]
+        assert [line["event"] for line in log] == ["decisions_not_kept"]
         obstacle.unlink()
         one.now += RETRY_SECONDS
         one.serve("200")
         assert await one.ids() == [str(number) for number in range(200, 150, -1)]
-    assert [(line["event"], line["requests"]) for line in log[1:]] == [("decisions_dropped", 151)]
+        assert one.history.problem is None
 
 
 @pytest.mark.parametrize("meanwhile", [10, 50, 60])
@@ -164,17 +168,18 @@ async def test_the_newest_is_kept_if_more_comes_while_a_write_fails(meanwhile, s
     one = start()
     for number in range(50):
         one.serve(str(number))
-    with monkeypatch.context() as patched, capture_logs() as log:
+    add = Table.add
+    with monkeypatch.context() as patched, capture_logs():
 
-        def fail(*_, **__):
+        def fail(table, ended, *of_worker):
+            if not of_worker:  # what is shown while the file is locked
+                return add(table, ended)
             for number in range(50, 50 + meanwhile):
                 one.serve(str(number))
             raise sqlite3.OperationalError("database is locked")
 
         patched.setattr("proxy.shell.telemetry.history.Table.add", fail)
         await one.history.write()
-        assert len(one.history._waiting) == 50
-        assert log[0]["dropped"] == meanwhile
     one.now += RETRY_SECONDS
     with capture_logs():
         assert await one.ids() == [str(number) for number in range(49 + meanwhile, meanwhile - 1, -1)]
@@ -201,13 +206,11 @@ async def test_a_file_removed_with_its_folder_is_reported_and_created_again(star
 
 async def test_what_is_remembered_without_a_file_is_bounded(start, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.history.MAX_DECISIONS", 3)
-    monkeypatch.setattr("proxy.shell.telemetry.table._TIDY_ROWS", 1)
     one = start(max_rows=0)
     for number in range(5):
         one.serve(str(number))
         await one.history.write()
     assert await one.ids() == ["4", "3", "2"]
-    assert (await one.history.served())["requests"] == 5, "of all since the start"
 
 
 async def test_a_request_under_way_is_found_with_what_is_known_of_it(start):
@@ -226,21 +229,17 @@ async def test_of_two_requests_with_one_id_the_newer_is_found(start):
     assert record.status == 201
 
 
-async def test_what_a_process_has_served_is_summed_up(start):
-    one, other = start(), start()
-    one.serve("a", fitted=True, too_long=True, tokens_saved=70)
-    one.serve("b", outcome="context_length_exceeded", too_long=True)
-    other.serve("c")
-    assert await one.history.served() == {"requests": 2, "fitted": 1, "cured": 1, "tokens_saved": 70}
-
-
-async def test_the_file_of_an_earlier_release_is_deleted_and_the_log_says_so(start, tmp_path):
+async def test_the_file_of_an_earlier_release_is_deleted_and_the_log_says_so(start, tmp_path, monkeypatch):
     for name in ("decisions-3.db", "decisions-3.db-journal", "lessons.json"):
         (tmp_path / name).write_bytes(b"what it held")
     one = start()
-    with capture_logs() as log:
-        one.serve("a")
-        assert await one.ids() == ["a"]
+    one.serve("a")
+    await one.history.write()
+    with capture_logs() as log, monkeypatch.context() as patched:
+        patched.setattr("proxy.shell.telemetry.history.WRITE_SECONDS", 0)
+        patched.setattr(one.history, "write", AsyncMock(side_effect=asyncio.CancelledError))
+        with pytest.raises(asyncio.CancelledError):
+            await one.history.write_for_ever()
     assert [(line["event"], line["deleted"]) for line in log] == [
         ("decisions_upgraded", ["decisions-3.db", "decisions-3.db-journal"])
     ]
