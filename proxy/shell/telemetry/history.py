@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import socket
 import sqlite3
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
@@ -56,6 +58,7 @@ class History:
         self._threads = DaemonThreads(1, "history")
         self._memory = Table(None, MAX_DECISIONS)
         """Used where no file is wanted."""
+        weakref.finalize(self, self._memory.close)
         self._retry_at = float("-inf")
         self._had_running = self._was_there = False
         self.problem: str | None = None
@@ -81,8 +84,10 @@ class History:
 
     async def write(self) -> None:
         """Write what is waiting, and what is under way."""
-        if (self._waiting or self.under_way or self._had_running) and self._clock() >= self._retry_at:
-            await self.ask(lambda _: None)
+        running = self._running_here()
+        if (self._waiting or running or self._had_running) and self._clock() >= self._retry_at:
+            self._had_running = bool(running)
+            await self.ask(Table.note_running, self.worker, running, self._clock())
 
     async def close(self) -> None:
         """Write what is waiting."""
@@ -93,11 +98,7 @@ class History:
         self, question: Callable[Concatenate[Table, _Given], _Result], *given: _Given.args, **named: _Given.kwargs
     ) -> _Result:
         """Call a query of the table in the thread: `ask(Table.count, filters)`; it sees what was finished before."""
-
-        def answer() -> _Result:
-            return self._answer(lambda table: question(table, *given, **named), running)
-
-        running = self._running_here()
+        answer = functools.partial(self._answer, lambda table: question(table, *given, **named))
         return await asyncio.get_running_loop().run_in_executor(self._threads, answer)
 
     async def find(self, request_id: str) -> tuple[RequestRecord, list[Block]] | None:
@@ -116,15 +117,15 @@ class History:
         now = time.perf_counter()
         return [one.running(now) for one in islice(reversed(list(self.under_way.values())), MAX_RUNNING)]
 
-    def _answer(self, question: Callable[[Table], _Result], running: Sequence[RequestRecord]) -> _Result:
+    def _answer(self, question: Callable[[Table], _Result]) -> _Result:
         """In the thread."""
         if self._clock() >= self._retry_at:
             taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
             try:
                 with self._table() as table:
-                    if taken or running or self._had_running:
-                        table.add(taken, self.worker, running, self._clock())
-                    self.problem, self._had_running, taken = None, bool(running), []
+                    if taken:
+                        table.add(taken)
+                    self.problem, taken = None, []
                     return question(table)
             except (sqlite3.Error, OSError) as error:
                 self._waiting = deque([*taken, *self._waiting], MAX_WAITING)

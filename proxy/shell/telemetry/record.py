@@ -81,14 +81,20 @@ class RequestOutcome(StrEnum):
     @classmethod
     def of_error(cls, error: ProxyError) -> RequestOutcome:
         """The outcome of a request that has no whole response."""
-        match error:
-            case ClientLeft() | ContextOverflow() | UpstreamUnreachable() | UpstreamTimeout() | ServerStopping():
-                return cls(error.code)
-            case ClientError():
-                return cls.REFUSED
-            case UpstreamError():
-                return cls.UPSTREAM_ERROR
-        return cls.PROXY_ERROR
+        return next(outcome for kind, outcome in _OF_ERRORS if isinstance(error, kind))
+
+
+_OF_ERRORS: Final[tuple[tuple[type[ProxyError], RequestOutcome], ...]] = (
+    (ClientLeft, RequestOutcome.CLIENT_LEFT),
+    (ContextOverflow, RequestOutcome.CONTEXT_LENGTH_EXCEEDED),
+    (UpstreamUnreachable, RequestOutcome.UPSTREAM_UNREACHABLE),
+    (UpstreamTimeout, RequestOutcome.UPSTREAM_TIMEOUT),
+    (ServerStopping, RequestOutcome.SERVER_STOPPING),
+    (ClientError, RequestOutcome.REFUSED),
+    (UpstreamError, RequestOutcome.UPSTREAM_ERROR),
+    (ProxyError, RequestOutcome.PROXY_ERROR),
+)
+"""The first that an error is decides."""
 
 
 _NO_REPLY: Final = frozenset((VerdictKind.TRANSIENT, VerdictKind.EMPTY, VerdictKind.UNKNOWN))

@@ -176,7 +176,7 @@ SELECT conversation, request_id, tokens_before, tokens_after, room_tokens, chang
 WHERE conversation IN (SELECT value FROM json_each(:names)) ORDER BY id"""
 
 
-_NOTE_WORKER: Final = "INSERT OR REPLACE INTO workers VALUES (?, ?, ?)"
+_NOTE_WORKER: Final = "INSERT OR REPLACE INTO workers VALUES (:name, :now, :running)"
 _SIZE: Final = """
 SELECT (page_count - freelist_count) * page_size, (SELECT max(id) FROM requests) - (SELECT min(id) FROM requests)
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size"""
@@ -206,21 +206,21 @@ class Table:
         """Close the file."""
         self._database.close()
 
-    def add(
-        self, ended: Iterable[Ended], worker: str = "", running: Sequence[RequestRecord] = (), now: float = 0.0
-    ) -> None:
-        """Add finished requests, and note what a worker has under way. All of it, or nothing; the oldest rows beyond
-        the limits go."""
+    def add(self, ended: Iterable[Ended]) -> None:
+        """Add finished requests: all of them, or none. The oldest rows beyond the limits go."""
         described = [(one.at, *one.described()) for one in ended]
         packed = [(at, jsontext.dump(record).decode(), _packed(blocks)) for at, record, blocks in described]
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")
             database.executemany("INSERT INTO requests (ended, record, blocks) VALUES (?, ?, ?)", packed)
-            database.execute(_NOTE_WORKER, (worker, now, jsontext.dump(running).decode()))
-            database.execute("DELETE FROM workers WHERE abs(seen - ?) > ?", (now, _STALE_SECONDS))
             ((used, rows),) = self.query(_SIZE)
             left = self._max_rows if used <= self._max_bytes else int(rows * self._max_bytes * _LEFT_SHARE / used)
             database.execute(_DELETE_OLD, (min(left, self._max_rows),))
+
+    def note_running(self, worker: str, running: Sequence[RequestRecord], now: float) -> None:
+        """Note what a worker has under way; workers that are gone are forgotten."""
+        self.query(_NOTE_WORKER, name=worker, now=now, running=jsontext.dump(running).decode())
+        self.query("DELETE FROM workers WHERE abs(seen - :now) > :stale", now=now, stale=_STALE_SECONDS)
 
     def query(self, sql: str, **given: object) -> list[tuple[Any, ...]]:
         """The rows of a question with named values."""

@@ -1,5 +1,6 @@
 """The database of finished requests: what is found, what is summed up, and that it does not grow."""
 
+import contextlib
 import sqlite3
 import stat
 
@@ -158,18 +159,18 @@ def test_turns_of_a_conversation_are_grouped_in_their_order(table):
 
 
 def test_rows_are_bounded_in_number():
-    table = Table(None, 100)
-    for start in range(0, 1_000, 100):
-        table.add((entry(str(number), number) for number in range(start, start + 100)), now=1_000.0)
-    assert table.count({}) == 100
-    assert ids(table, limit=1) == ["999"]
+    with contextlib.closing(Table(None, 100)) as table:
+        for start in range(0, 1_000, 100):
+            table.add(entry(str(number), number) for number in range(start, start + 100))
+        assert table.count({}) == 100
+        assert ids(table, limit=1) == ["999"]
 
 
 def test_rows_are_bounded_in_bytes(monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.table.MAX_MEMORY_BYTES", 50_000)
-    table = Table(None, 1_000)
-    table.add(entry(str(number), problem="x" * 2_000) for number in range(400))
-    assert 0 < table.count({}) < 30
+    with contextlib.closing(Table(None, 1_000)) as table:
+        table.add(entry(str(number), problem="x" * 2_000) for number in range(400))
+        assert 0 < table.count({}) < 30
 
 
 def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeypatch):
@@ -184,8 +185,8 @@ def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeyp
 
 
 def test_workers_see_what_others_have_under_way_while_they_live(table):
-    table.add([], "one", [RequestRecord("a", 0.0)], 100.0)
-    table.add([], "two", [RequestRecord("b", 0.0)], 100.0)
+    table.note_running("one", [RequestRecord("a", 0.0)], 100.0)
+    table.note_running("two", [RequestRecord("b", 0.0)], 100.0)
     assert [one.request_id for one in table.running("one", 101.0)] == ["b"]
     assert table.running("one", 1_000.0) == []
 
@@ -201,9 +202,10 @@ def test_only_its_user_reads_the_file_and_two_processes_share_it(tmp_path):
     other.close()
 
 
-def test_entries_are_added_all_or_none(table):
+def test_entries_are_added_all_or_none(table, monkeypatch):
+    monkeypatch.setattr("proxy.shell.telemetry.table._DELETE_OLD", "no SQL")
     with pytest.raises(sqlite3.Error):
-        table.add([entry("good")], worker=None)
+        table.add([entry("good"), entry("bad")])
     assert table.count({}) == 0
 
 
