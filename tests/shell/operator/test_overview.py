@@ -83,6 +83,7 @@ async def test_tokens_cache_hits_and_money_are_summed_for_each_model_and_in_all(
     for _ in range(1_000):
         stage.served(prompt_tokens=1_000, cached_tokens=500, reply_tokens=100)
     stage.served(model="home-made")
+    stage.served(model="", sent=None, outcome="refused", status=400)  # it could not be read
     found = await stage.overview.of(24)
     priced, unpriced = found.models
     assert (priced.model, priced.sums.cached_tokens, priced.sums.prompt_tokens) == ("gpt-9", 500_000, 1_000_000)
@@ -199,8 +200,8 @@ async def test_the_time_line_has_a_bar_for_each_time_also_where_nothing_came(sta
 
 
 async def test_latency_is_shown_as_median_and_95th_percentile(stage):
-    for number in range(100):
-        stage.served(first_byte_ms=float(number))
+    for number in range(300):
+        stage.served(ago=400 - number, first_byte_ms=float(number % 100 if number >= 100 else 9_000))
     (upstream,) = (await stage.overview.of(1)).upstreams
     assert upstream.first_byte_ms == [50.0, 95.0]
 

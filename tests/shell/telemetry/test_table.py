@@ -146,7 +146,7 @@ def test_a_table_without_rows_has_sums_of_nothing(table):
     assert table.sums(0, 1_000) == [(Sums.of(()),)]
 
 
-def test_turns_of_a_conversation_are_grouped_in_their_order(table):
+def test_the_latest_turns_of_a_conversation_are_grouped_in_their_order(table, monkeypatch):
     for turn in range(3):
         for name in ("left", "right"):
             table.add([entry(f"{name}-{turn}", float(turn), conversation=name, tokens_before=100 * turn)])
@@ -155,7 +155,9 @@ def test_turns_of_a_conversation_are_grouped_in_their_order(table):
     assert (newest.conversation, older.conversation) == ("right", "left")
     assert (newest.requests, newest.began, newest.ended) == (3, 0.0, 2.0)
     assert [turn.tokens_before for turn in newest.turns] == [0, 100, 200]
-    assert len(table.conversations(1)) == 1
+    monkeypatch.setattr("proxy.shell.telemetry.table.MAX_TURNS", 2)
+    (alone,) = table.conversations(1)
+    assert (alone.requests, [turn.tokens_before for turn in alone.turns]) == (3, [100, 200])
 
 
 def test_rows_are_bounded_in_number():
