@@ -85,7 +85,7 @@ class Upstream:
 
         Raises UpstreamUnreachable, UpstreamTimeout, LoopDetected, and what a streamed body raises.
         """
-        if any(name == LOOP_HEADER and self._mark in value for name, value in headers):
+        if LOOP_HEADER in dict(headers) and any(pair[0] == LOOP_HEADER and self._mark in pair[1] for pair in headers):
             raise LoopDetected(f"{self.where} leads back to this proxy (upstream.base_url)")
         path = self._to_proxy + _escaped(target if isinstance(target, WholePath) else self.base_path + target)
         fields = [*self._own, *end_to_end(headers, _NOT_SENT), *framing_of(method, headers, body)]
