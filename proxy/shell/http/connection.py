@@ -127,7 +127,7 @@ class Connection(HttpToolsProtocol):
                 self._check()
         except HttpParserError as error:
             cause = error.__context__  # of an error in a callback
-            is_tls = data.startswith(_TLS) and not self._is_in_body
+            is_tls = piece.startswith(_TLS) and not self._is_in_body
             problem = _TLS_PROBLEM if is_tls else _PROBLEMS.get(f"{error}", f"{error}")
             self._refuse(cause if isinstance(cause, ProxyError) else MalformedRequest(problem))
         except ProxyError as error:
