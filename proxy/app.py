@@ -42,7 +42,7 @@ from proxy.shell.endpoints import (
 )
 from proxy.shell.models import Learning, ModelResolver, Prices
 from proxy.shell.operator import Explainer, Overview, Priced
-from proxy.shell.planning import HiddenCallMemory, Pipelines, Planner
+from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.references import Downloads, FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
 from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
@@ -246,8 +246,8 @@ def _priced(settings: Settings, models: Sequence[ModelResolver]) -> list[Priced]
 def _route(settings: Settings, shared: Shared, name: str) -> Route:
     """The parts that serve requests to one upstream. `settings`: those of a proxy that has only this one. `name`: its
     place in the settings, if there are several."""
-    models, hidden = ModelResolver(settings), HiddenCallMemory(shared.store, shared.reader)
-    planner = Planner(Pipelines(settings), models, shared.resolver, hidden)
+    models = ModelResolver(settings)
+    planner = Planner(Pipelines(settings), models, shared.resolver)
     relay = Relay(settings, planner, shared.store, shared.tenants, shared.recorder, shared.tools)
     return Route(relay, planner, models.upstream, name)
 

@@ -2,6 +2,7 @@
 
 from proxy.wire import compress_api, model_list, own_servers
 from proxy.wire.error_bodies import judge_answer, report_of
+from proxy.wire.json_messages import OwnTool
 from proxy.wire.model_list import (
     LARGEST_TOKENS,
     MAX_NAME_CHARS,
@@ -44,6 +45,7 @@ __all__ = [
     "Framing",
     "ModelLimits",
     "ModelList",
+    "OwnTool",
     "PathMatch",
     "Refusal",
     "Reply",

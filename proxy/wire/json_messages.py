@@ -42,8 +42,6 @@ ROLES: Final = {role: role for role in (*TOOL_ROLES, *SYSTEM_ROLES, "user", "ass
 _PLAIN_PART: Final = frozenset({"type", "text"})
 _PLAIN_OR_PARTS: Final = (b'"', b"[", b"n")
 """First byte of content that may be a text, parts, or null."""
-MAX_CALLS: Final = 1_000
-"""Most calls in one message that is compared with what a client sends back."""
 LONG: Final = 1_000
 """Characters; a name or a word of an API has fewer."""
 _Head = TypeVar("_Head", bound=msgspec.Struct)
@@ -74,12 +72,6 @@ class Reader(Generic[_Head]):
             return self._decoder.decode(raw)
         except jsontext.UNREADABLE:
             return leniently(self._kind, raw)
-
-
-def meant(arguments: Any) -> Any:
-    """The arguments of a call, opened, so that their spelling does not matter."""
-    opened = jsontext.opened(arguments.encode("utf-8", "replace")) if isinstance(arguments, str) else None
-    return arguments if opened is None else opened
 
 
 class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
@@ -337,7 +329,6 @@ def as_one_text(items: Sequence[bytes]) -> str | None:
 
 MAX_NAMES: Final = 1_000
 """Tools of one list whose names are read."""
-_NO_TOOLS: Final = frozenset((b"null", b"[]"))
 _MAX_REMEMBERED_BYTES: Final = 256 * 1024
 """Largest tool list that is cached, read once for all requests of its agent; sixty-four lists are."""
 
@@ -368,26 +359,24 @@ class OwnTool:
 
     def __init__(self, definition: bytes, names_in: Callable[[bytes], Sequence[str]]) -> None:
         """`definition`: the tool as an item of the list. `names_in`: a tool list → the names in it."""
-        self._definition = definition
+        self.definition = definition
         self.names_in = names_in
         self._remembered = functools.lru_cache(64)(self._appended)
 
     def appended(self, members: Mapping[str, Raw], policy: RetrievalPolicy) -> bytes | None:
         """The `tools` of a request with ours at the end; None if its agent does not have our tool: never beside a tool
         of the same name or beyond the maximum."""
-        if policy == "auto" and "tools" not in members:
+        if policy == "never":
             return None
         tools = bytes(members.get("tools", b"null"))
-        if policy == "never" or (policy == "auto" and tools in _NO_TOOLS):
-            return None
         return (self._remembered if len(tools) <= _MAX_REMEMBERED_BYTES else self._appended)(tools, policy)
 
     def _appended(self, tools: bytes, policy: RetrievalPolicy) -> bytes | None:
         if not is_offered(self.names_in(tools), policy):
             return None
         if tools == b"null":
-            return jsontext.join_array([self._definition])
+            return jsontext.join_array([self.definition])
         if not tools.startswith(b"["):
             return None
         inside = tools[1:-1].strip()
-        return b"[" + inside + b"," * bool(inside) + self._definition + b"]"
+        return b"[" + inside + b"," * bool(inside) + self.definition + b"]"

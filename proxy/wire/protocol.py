@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NotRequired, Protocol
 
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from typing_extensions import TypedDict
 
 from proxy.core.conversation import Message, ToolCall, unpaired
 from proxy.core.overflow import Counted, Sent, Verdict
-from proxy.core.retrieval_tool import HISTORY_BYTES, AssistantMessage, OwnCall, RetrievalPolicy
+from proxy.core.retrieval_tool import AssistantMessage, OwnCall, RetrievalPolicy
 from proxy.core.text import Raw, jsontext
 from proxy.errors import ContextOverflow, ProxyError
 from proxy.wire.error_bodies import judge_answer
@@ -134,6 +135,8 @@ class Wire(ABC):
     own_tool: ClassVar[OwnTool]
     result_of: ClassVar[staticmethod[[str, str], bytes]]
     """The id of a call, and a text → the message that answers the call."""
+    forms: ClassVar[Mapping[str, Sequence[str]]] = MappingProxyType({})
+    """Members that give the reply a form, each with the way to it inside."""
     client_tools: ClassVar[re.Pattern[str]] = re.compile("(?:function|custom)?")
     """Types of tools that the client runs; any other one is the server's."""
     read_members: ClassVar[frozenset[str]] = frozenset({"tools"})
@@ -234,8 +237,19 @@ class Wire(ABC):
         return bytes(request.members.get("tools", b""))
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """The tool list of a request with the proxy's own tool at its end; None when its agent does not have it."""
-        return self.own_tool.appended(request.members, policy)
+        """The tool list of a request with the proxy's own tool at its end; None if its agent must not have it. A reply
+        that must have a form has none with a call of ours in it."""
+        return None if self._demands_a_form(request.members) else self.own_tool.appended(request.members, policy)
+
+    def _demands_a_form(self, members: Mapping[str, Raw]) -> bool:
+        """Whether the reply must be JSON, or follow a schema."""
+        for name in self.forms.keys() & members.keys():
+            found = jsontext.opened(members[name])
+            for step in self.forms[name]:
+                found = found.get(step) if isinstance(found, dict) else None
+            if found and not (isinstance(found, dict) and found.get("type") == "text"):
+                return True
+        return False
 
     def forces_a_call(self, members: Mapping[str, Raw]) -> bool:
         """Whether a request demands a call, or names the tools that may be called: a model that must call something
@@ -383,7 +397,6 @@ def repaired(wire: Wire, request: Request, refusal: str, lacking: str) -> Reques
             found,
             lambda message, call: wire.message(wire.missing_result(message, call, lacking)),
         )
-    result = wire.result(OwnCall(0, wire.unanswered_in(refusal), "", b""), lacking)
-    history = bytes(HISTORY_BYTES) + request.history
+    result = wire.result(OwnCall(wire.unanswered_in(refusal), ""), lacking)
     continued = wire.continued_from(request, wire.continues(request), [result])
-    return replace(continued, history=history, healed=(0,))
+    return replace(continued, healed=(0,))

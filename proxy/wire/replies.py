@@ -359,11 +359,11 @@ def calls_apart(
     few servers send as an object; None for a call of another tool."""
     own: list[OwnCall] = []
     others: list[bytes] = []
-    for position, raw in enumerate(map(bytes, calls)):
+    for raw in map(bytes, calls):
         if (found := own_in(jsontext.opened(raw))) is None:
             others.append(raw)
         else:
             call_id, given = found
             arguments = given if isinstance(given, str) else jsontext.dump(given).decode("utf-8", "replace")
-            own.append(OwnCall(position, str(call_id or ""), arguments, raw))
+            own.append(OwnCall(str(call_id or ""), arguments))
     return tuple(own), tuple(others)

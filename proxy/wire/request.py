@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from proxy.core.conversation import Conversation, Message, ToolCall, Unpaired
 from proxy.core.models import LIFTED, stating
 from proxy.core.overflow import VerdictKind
-from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
 
@@ -148,9 +147,6 @@ class Request(Discreet, frozen=True):
     """Whether it may contain a file, a film or sound."""
     put_in: tuple[int, ...] = ()
     """Indexes in the conversation of the messages that the client did not send."""
-    history: bytes = b""
-    """The values of `hidden.extended` after each of the first messages, concatenated: those messages whose hidden calls
-    are known."""
     healed: tuple[int, ...] = ()
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
     repairs: tuple[tuple[VerdictKind, int], ...] = ()
@@ -197,20 +193,7 @@ class Request(Discreet, frozen=True):
         # Copied, because a view keeps the whole body alive.
         members = {name: bytes(raw) for name, raw in self.members.items() if len(memoryview(raw)) <= _BRIEF_BYTES}
         nothing = Conversation()
-        return replace(
-            self, body=b"", members=members, conversation=nothing, ends=(), put_in=(), history=b"", healed=()
-        )
-
-    @property
-    def read_messages(self) -> int:
-        """How many of the first messages the history covers."""
-        return len(self.history) // HISTORY_BYTES
-
-    def completed(self, places: Mapping[int, Sequence[Message]], history: bytes) -> Request:
-        """The request with several messages instead of one; `places` are indexes in the conversation. `history` is that
-        of all its messages."""
-        known = replace(self, history=history)
-        return known.in_place(lambda index, one: places.get(index, (one,))) if places else known
+        return replace(self, body=b"", members=members, conversation=nothing, ends=(), put_in=(), healed=())
 
     def followed(
         self,
@@ -238,7 +221,6 @@ class Request(Discreet, frozen=True):
             has_images=self.shape.may_hold_images(body if self.has_images else new),
             has_files=self.shape.may_hold_files(body if self.has_files else new),
             put_in=put_in,
-            history=self.history[: HISTORY_BYTES * count],
             healed=healed,
             repairs=self.repairs,
         )
@@ -260,7 +242,7 @@ class Request(Discreet, frozen=True):
         repaired = self.in_place(
             lambda index, one: [*([] if index in unpaired.orphans else [one]), *lacking.get(index, [])]
         )
-        return replace(repaired, ends=(), history=self.history, healed=(0,) * unpaired.count)
+        return replace(repaired, ends=(), healed=(0,) * unpaired.count)
 
     def unsealed(self, count: int | None = None) -> Request:
         """The request without reasoning that is encrypted or signed in its first `count` messages, or in all."""
@@ -291,15 +273,12 @@ class Request(Discreet, frozen=True):
         messages: list[Message] = []
         ends: list[int] = []
         put_in: list[int] = []
-        histories: list[bytes] = []
         for index, message in enumerate(self.conversation.messages):
             found = found_at(index, message)
             put_in += range(len(messages) + (index not in self.put_in), len(messages) + len(found))
             messages += found
             ends += self.ends[index : index + 1] * len(found)
-            histories.append(self.history[HISTORY_BYTES * index : HISTORY_BYTES * (index + 1)] * len(found))
-        made = self._with(tuple(messages), tuple(ends), tuple(put_in))
-        return replace(made, history=b"".join(histories))
+        return self._with(tuple(messages), tuple(ends), tuple(put_in))
 
     def continued(self, messages: Sequence[Message]) -> Request:
         """The request with more messages at its end. No client's body continues from there."""

@@ -92,7 +92,8 @@ def test_json_output_has_the_same_content(explain):
     assert len(found["messages"]) == 302
     before = sum(block["tokens_before"] for block in found["messages"]) + found["besides_messages_tokens"]
     after = sum(block["tokens_after"] for block in found["messages"]) + found["besides_messages_tokens"]
-    assert found["size"]["tokens"] == {"before": before, "after": after}
+    assert found["size"]["tokens"]["before"] == before
+    assert 100 < found["size"]["tokens"]["after"] - after < 300, "the proxy's own tool, which goes with the first cut"
     assert after <= found["room"]["tokens"] < before
     assert {artifact["id"] for artifact in found["artifacts"]} >= {
         name for block in found["messages"] for name in block["artifacts"]
@@ -111,7 +112,7 @@ def test_a_request_that_fits_is_reported_as_forwarded_unchanged(explain):
 
 def test_a_change_beside_the_messages_is_named_as_in_the_log(explain):
     tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-    status, output, _ = explain(conversation(2) | {"tools": [tool]})
+    status, output, _ = explain(conversation(2, 2_500) | {"tools": [tool]})
     assert status == 0
     assert "retrieval_tool: the tool read_artifact was offered" in output
     assert "forwarded unchanged" not in output

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.journey import KEY, World, long_text, one_call
+from support.journey import BASH, KEY, World, long_text, one_call
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
@@ -313,7 +313,7 @@ def test_the_command_of_a_notice_sends_the_keys_that_its_client_sends(sent: dict
 
 def test_the_way_back_is_the_same_in_every_turn_and_a_strange_host_changes_no_other_conversation(build: Any) -> None:
     world = build()
-    request = one_call(LONG)
+    request = one_call(LONG, tools=[BASH])
     world.ask(request, x_real_ip="10.1.2.3")
     first = world.upstream.last.messages
     request["messages"] += [{"role": "assistant", "content": "Go on?"}, {"role": "user", "content": "Yes."}]

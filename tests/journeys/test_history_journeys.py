@@ -70,7 +70,7 @@ def test_a_history_that_is_cut_besides_is_healed_and_cut(build: Any) -> None:
     body = {"model": "m", "messages": [TASK, call(1), result(1, long_text(5_000)), call(2), TASK]}
     answer = world.ask(body)
     assert answer.status_code == 200
-    assert answer.headers["x-context-proxy-edits"] == "history_healed=1;truncate_tool_output=1"
+    assert answer.headers["x-context-proxy-edits"] == "history_healed=1;retrieval_tool=1;truncate_tool_output=1"
     sent = [one.messages for one in world.upstream.sent]
     assert sent[0][2] == sent[1][2]
     assert len(sent[1]) == len(sent[0]) + 1

@@ -19,7 +19,7 @@ def test_every_line_that_a_request_causes_carries_its_id(build: Any) -> None:
     world.ask(one_call(long_text(9_000)), x_request_id="mine")
     world.logged("request_done")
     for event in ("artifact_saved", "tool_output_truncated", "model_limits", "request_planned", "edit", "request_done"):
-        assert [line["request_id"] for line in world.log(event)] == ["mine"], event
+        assert {line["request_id"] for line in world.log(event)} == {"mine"}, event
 
 
 def test_the_lines_of_a_second_send_say_what_it_changes(build: Any) -> None:

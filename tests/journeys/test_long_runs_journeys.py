@@ -63,10 +63,11 @@ def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
         if not after.body.startswith(kept):
             cuts += 1
             assert len(after.body) < len(kept), "a prefix is given up for room alone"
-    assert 3 <= cuts <= 15, "a cut makes room for several turns"
+    assert 3 <= cuts <= 16, "a cut makes room for several turns"
 
 
 def _before_the_list_ends(body: bytes) -> bytes:
+    body = body.partition(b'],"tools":[')[0] + b"]}" if b'"tools":' in body else body
     assert body.endswith(b"]}")
     return body[:-2]
 
@@ -81,9 +82,8 @@ def test_a_cut_says_where_what_is_left_out_is_kept(build: Any) -> None:
     newest = next(name for name in named if name.endswith(".json"))
     kept = json.loads(world.kept[newest])
     found = list(kept["messages"])
-    while kept["earlier"] is not None:
-        kept = json.loads(world.kept[kept["earlier"]])
-        found = [*kept["messages"], *found]
+    for name in kept["earlier"]:
+        found = [*json.loads(world.kept[name])["messages"], *found]
     sent_messages = world.upstream.last.messages
     missing = [message for message in messages if message["role"] == "tool" and message not in found]
     assert all(

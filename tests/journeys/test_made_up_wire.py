@@ -138,10 +138,10 @@ def test_a_run_longer_than_the_window_continues_behind_a_stable_prefix(lines: Bu
     gone = [found for found in LINES.parse(body(grown(40))).conversation if found not in last]
     note = next(found.text() for found in last if "earlier messages" in found.text())
     named = next(name for name in world.kept if name in note and name.startswith("tool_messages_"))
-    kept: list[str] = []
-    while named is not None:
-        cut = json.loads(world.kept[named])
-        named, kept = cut["earlier"], [*cut["messages"], *kept]
+    newest = json.loads(world.kept[named])
+    kept: list[str] = newest["messages"]
+    for earlier in newest["earlier"]:
+        kept = [*json.loads(world.kept[earlier])["messages"], *kept]
     assert [one.encode() for one in kept] == [found.raw for found in gone[: len(kept)]]
     masked = [found.text().encode() for found in gone[len(kept) :]]
     assert set(masked) <= {*world.kept.values()}, "what the note does not name is a result with a place of its own"
@@ -177,7 +177,8 @@ def test_an_image_on_the_web_comes_to_the_upstream_as_bytes(lines: Build) -> Non
     assert answer.status_code == 200, answer.text
     words, label, image = sent(world)[-1].raw.removeprefix(b"user\n").split(b"\n")
     assert (words, image) == (b"> What is it?", f"! {data_url(PNG, 'image/png')}".encode())
-    assert label.startswith(b"> [image: a.png, kept in /"), "the agent sees the folder"
+    assert label.startswith(b"> [image: a.png, kept in tool_fetched_"), "a chat opens no path"
+    assert b"read_artifact" not in world.upstream.last.body, "nothing is left out"
 
 
 def test_a_content_inside_a_text_becomes_words(lines: Build) -> None:
@@ -347,37 +348,21 @@ def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines:
 
 @STREAMED
 @pytest.mark.parametrize("is_first", [True, False], ids=["ours_first", "ours_last"])
-def test_calls_hidden_in_a_mixed_answer_are_put_back_in_every_later_turn(
+def test_what_was_called_beside_a_call_of_the_client_is_read_in_the_next_turn(
     is_first: bool, stream: bool, lines: Build
 ) -> None:
     world, name = learnt(lines)
-    mixed = "\n".join([reads(name, lines="7-8"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
+    mixed = "\n".join([reads(name, lines="2507-2508"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
     world.upstream.says = words_of(f"> Both.\n{mixed}", "> I see.")
     answer = answer_to(world, body(one_call(), offers="fetch", stream=stream))
     assert answer_lines(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
     back = [*one_call(), b'assistant fetch\n= {"url": "x"}\n> Both.', message("tool", "a page")]
     assert words(answer_to(world, body(back, offers="fetch"))) == "I see."
-    whole, page, result = sent(world)[-3:]
-    assert [one.name for one in whole.calls] == ["read_artifact", "fetch"]
-    assert whole.text().endswith("Both.")
-    assert (page.answers, result.answers) == ("1", "2")
-    assert "line 6: " in page.text()
-    first = world.upstream.last.body
+    *_, whole, result, page = sent(world)
+    assert ([one.name for one in whole.calls], result.raw) == (["fetch"], back[-1])
+    assert (page.role, "line 2506: " in page.text()) == ("user", True)
     answer_to(world, body([*back, b"assistant\n> I see.", b"user\n> Go on."], offers="fetch"))
-    assert world.upstream.last.body.startswith(first)
-
-
-def test_a_replica_that_has_seen_none_of_it_puts_back_the_same(lines: Build) -> None:
-    world = lines(proxies=[{}, {}])
-    answer_to(world, body(one_call(), offers="fetch"))
-    name = next(iter(world.kept))
-    world.upstream.says = words_of(f"{reads(name)}\n+ fetch\n= {{}}", "> I see.")
-    answer_to(world, body(one_call(), offers="fetch"))
-    back = body([*one_call(), CALL, message("tool", "a page")], offers="fetch")
-    for proxy in (0, 1):
-        answer_to(world, back, proxy=proxy)
-    assert world.upstream.sent[-1].body == world.upstream.sent[-2].body
-    assert [one.name for one in sent(world)[4].calls] == ["read_artifact", "fetch"]
+    assert "line 2506: " not in world.upstream.last.body.decode()
 
 
 def test_a_request_that_must_call_goes_without_our_tool(lines: Build) -> None:

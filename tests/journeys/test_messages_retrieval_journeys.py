@@ -89,7 +89,7 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
 
 
 @STREAMED
-def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: bool, build: Any) -> None:
+def test_what_was_called_beside_a_call_of_the_client_is_read_in_the_next_turn(stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(
         world,
@@ -103,10 +103,8 @@ def test_hidden_calls_of_a_mixed_answer_come_back_with_the_next_request(stream: 
     after = [*history(), {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": [result]}]
     said_by(world, request_with_tool(after, stream=stream))
     sent = json.loads(world.upstream.last.body)["messages"]
-    assert [block["id"] for block in sent[3]["content"][1:]] == ["toolu_read_artifact_1", "toolu_fetch_2"]
-    results = [block for message in sent[4:] for block in message["content"]]
-    assert [block["tool_use_id"] for block in results] == ["toolu_read_artifact_1", "toolu_fetch_2"]
-    assert "line 0: value" in results[0]["content"]
+    assert "read_artifact" not in json.dumps(sent[3])
+    assert "line 0: value" in json.dumps(sent[-1])
     assert world.upstream.complaints == []
 
 

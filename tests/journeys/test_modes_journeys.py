@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journey import long_text, one_call
+from support.journey import BASH, long_text, one_call
 from support.upstream import Answer, Sent
 
 LONG = long_text(5_000)
-BODY = json.dumps(one_call(LONG)).encode()
+BODY = json.dumps(one_call(LONG, tools=[BASH])).encode()
 ODD = (
     b'{ "z":1.0, "model":"m","model" : "m2",\r\n\t"messages": [ {"role":"user", "content":"caf\\u00e9 \xe4\xb8\xad",'
     b' "name":"a", "name":"b", "x": 1e3}  ], "seed":  7, "z": [ ] , "stream" :false}  \n'
@@ -131,7 +131,7 @@ def test_members_around_an_edited_list_keep_their_bytes_and_order(build: Any) ->
     before, after = b'"model":"m", "seed":  7,"n":1.0', b'"top_p":0.10 , "x": [ 1,2 ],"stop" : null'
     world = build()
     answer = world.ask(b"{" + before + b', "messages": ' + messages.encode() + b", " + after + b"}")
-    assert answer.headers["x-context-proxy-edits"] == "truncate_tool_output=1"
+    assert answer.headers["x-context-proxy-edits"] == "retrieval_tool=1;truncate_tool_output=1"
     sent = world.upstream.last.body
     assert sent.index(b'"seed"') < sent.index(b'"n"') < sent.index(b'"messages"') < sent.index(b'"top_p"')
     for value in (b"7", b"1.0", b"0.10", b"[ 1,2 ]", b"null"):

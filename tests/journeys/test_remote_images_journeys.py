@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.journey import KEY, World, call, result
+from support.journey import BASH, KEY, World, call, result
 from support.picture_server import png
 from support.upstream import Answer, Request, ScriptedModel, answering, listening
 
@@ -75,7 +75,7 @@ def test_the_upstream_gets_the_image_and_in_the_next_turn_the_same_without_a_dow
 ) -> None:
     world = build(media=FETCHING, models=models, proxies=[{}, {}])
     site.pictures["/a.png"] = png()
-    request = asking(image(site.url("/a.png")), more=filling)
+    request = asking(image(site.url("/a.png")), more=filling) | {"tools": [BASH]}
     assert world.ask(request).status_code == 200
     assert sent_image(world, part=2) == {"type": "image_url", "image_url": {"url": inlined(png()), "detail": "low"}}
     (name,) = (name for name, content in world.kept.items() if content == png())

@@ -78,7 +78,9 @@ def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None
 
 @STREAMED
 @pytest.mark.parametrize("spoken", [0, 2])
-def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, stream: bool, spoken: int) -> None:
+def test_what_was_called_beside_calls_of_the_client_is_read_in_the_next_turn(
+    build: Any, stream: bool, spoken: int
+) -> None:
     world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="7-8")
     world.upstream.says = in_turn(
@@ -89,12 +91,12 @@ def test_what_is_hidden_beside_calls_of_the_client_is_put_back(build: Any, strea
     output = answer_to(world, stream=stream, **THINKS)["output"]
     assert [item.get("name") for item in output if item["type"] == "function_call"] == ["fetch"]
     theirs = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "fetched"}
-    answer = world.ask(request(input=[*request()["input"], *output, theirs], **THINKS), path=PATH)
-    assert answer.status_code == 200
-    sent = json.loads(world.upstream.last.body)["input"]
-    names = [item.get("name") for item in sent if item.get("type") == "function_call"]
-    assert names == ["fetch", "read_artifact", "fetch"]
-    assert "line 7: value" in json.dumps(sent)
+    history = [*request()["input"], *output, theirs]
+    assert world.ask(request(input=history, **THINKS), path=PATH).status_code == 200
+    *known, page = json.loads(world.upstream.last.body)["input"]
+    assert [item.get("name") for item in known if item.get("type") == "function_call"] == ["fetch", "fetch"]
+    assert page["role"] == "user"
+    assert "line 7: value" in json.dumps(page)
     assert not any(sent.face.complaints(sent.json) for sent in world.upstream.sent)
 
 
@@ -128,16 +130,20 @@ def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: 
 @pytest.mark.parametrize(
     "members",
     [
+        {"store": True},
+        {"store": None},
         {"previous_response_id": "resp_1"},
-        {"background": True},
-        {"tools": []},
+        {"conversation": "conv_1"},
+        {"truncation": "auto"},
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": {}}}},
         {"tools": [{"type": "function", "name": "shell"}]},
         {"tools": [FETCH, {"type": "local_shell"}]},
     ],
 )
 def test_it_is_not_offered(build: Any, members: dict[str, Any]) -> None:
     world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
-    world.ask(request(**members), path=PATH)
+    body = {name: value for name, value in request(**members).items() if value is not None}
+    world.ask(body, path=PATH)
     assert "read_artifact" not in json.dumps(json.loads(world.upstream.last.body).get("tools"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journey import long_text, one_call
+from support.journey import BASH, long_text, one_call
 
 from proxy.config import ENV_ALIASES, ENV_PREFIX, load
 from proxy.core.notices import MARK
@@ -39,7 +39,7 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
 
 def sent(world: Any, text: str = LONG, tool: str = "bash", **members: Any) -> str:
     """Replacement of a tool's result."""
-    assert world.ask(one_call(text, tool, **members)).status_code == 200
+    assert world.ask(one_call(text, tool, **{"tools": [BASH]} | members)).status_code == 200
     found: str = world.upstream.last.messages[3]["content"]
     return found
 
@@ -123,7 +123,7 @@ def test_the_hint_names_what_the_tools_of_the_request_can_do(build: Any) -> None
     world = build()
     shell = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
     assert "sed -n '" in sent(world, tools=shell)
-    assert "sed -n '" not in sent(world)
+    assert "sed -n '" not in sent(world, tools=[])
 
 
 def test_a_reply_limit_that_leaves_no_room_is_lowered_first(build: Any) -> None:

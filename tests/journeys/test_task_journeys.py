@@ -125,7 +125,7 @@ def test_a_last_user_message_that_does_not_fit_is_cut_in_its_middle_and_kept_who
     assert message["content"].endswith(" Answer in one sentence.")
     assert message["content"].count(MARK) == 1
     assert world.upstream.last.files[next(iter(world.kept))] == question.encode()
-    assert answer.headers["x-context-proxy-edits"] == "newest_text=1"
+    assert answer.headers["x-context-proxy-edits"] == "newest_text=1;retrieval_tool=1"
 
 
 def test_where_the_only_other_message_is_an_image_the_note_has_a_part_of_its_own(build: Any) -> None:

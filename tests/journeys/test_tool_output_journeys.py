@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.journey import KEY, call, long_text, one_call, result
+from support.journey import BASH, KEY, call, long_text, one_call, result
 
 CANARY = "canary-7f3a"
 LONG = long_text(5_000, CANARY)
@@ -29,11 +29,13 @@ def test_the_original_is_on_disk_before_the_upstream_gets_the_request(build: Any
 
 def test_everything_around_a_cut_result_is_sent_unchanged(build: Any) -> None:
     world = build()
-    request = one_call(LONG, temperature=0.5, seed=7)
+    request = one_call(LONG, temperature=0.5, seed=7, tools=[BASH])
     world.ask(request)
     sent = json.loads(world.upstream.last.body)
     assert sent["messages"][:3] == request["messages"][:3]
-    assert {name: sent[name] for name in sent if name != "messages"} == {"model": "m", "temperature": 0.5, "seed": 7}
+    assert {name: sent[name] for name in sent if name != "messages"} == {
+        name: request[name] for name in request if name != "messages"
+    }
     assert {**sent["messages"][3], "content": ""} == {**request["messages"][3], "content": ""}
 
 
@@ -64,7 +66,7 @@ def test_client_and_log_learn_what_was_done(build: Any) -> None:
     world = build()
     answer = world.ask(one_call(LONG), x_request_id="req-42")
     assert answer.headers["x-request-id"] == "req-42"
-    assert answer.headers["x-context-proxy-edits"] == "truncate_tool_output=1"
+    assert answer.headers["x-context-proxy-edits"] == "retrieval_tool=1;truncate_tool_output=1"
     assert answer.headers["x-context-proxy-attempts"] == "1"
     tokens = re.fullmatch(r"before=(\d+);after=(\d+);room=(\d+)", answer.headers["x-context-proxy-tokens"])
     assert tokens is not None
@@ -74,7 +76,7 @@ def test_client_and_log_learn_what_was_done(build: Any) -> None:
     planned = world.logged("request_planned")[0]
     assert (planned["request_id"], planned["tokens_before"], planned["tokens_after"]) == ("req-42", before, after)
     assert (planned["messages_before"], planned["messages_dropped"], planned["truncated"]) == (4, 0, True)
-    assert planned["reasons"] == {"truncate_tool_output": 1}
+    assert planned["reasons"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
     assert planned["chars_before"] - planned["chars_after"] > 50_000
     truncated = world.logged("tool_output_truncated")[0]
     name = next(iter(world.kept))
@@ -87,7 +89,11 @@ def test_client_and_log_learn_what_was_done(build: Any) -> None:
     assert (saved["artifact"], saved["tool"], saved["bytes"]) == (name, "bash", len(LONG.encode()))
     done = world.logged("request_done")[0]
     assert (done["request_id"], done["outcome"], done["status"]) == ("req-42", "answered", 200)
-    assert (done["model"], done["messages"], done["edits"]) == ("m", 4, {"truncate_tool_output": 1})
+    assert (done["model"], done["messages"], done["edits"]) == (
+        "m",
+        4,
+        {"retrieval_tool": 1, "truncate_tool_output": 1},
+    )
     assert done["sent_bytes"] == len(world.upstream.last.body) < done["body_bytes"]
     assert {"own_ms", "first_byte_ms", "total_ms"} <= done.keys()
 
@@ -228,7 +234,7 @@ def test_a_hostile_tool_name_stays_in_the_folder(tool: str, build: Any) -> None:
 def test_a_response_in_the_common_shape_stays_json_in_that_shape(build: Any) -> None:
     world = build()
     response = {"status": "success", "data": LONG, "text": "ok", "stats": {"ms": 3}, "context": {"cwd": "/"}}
-    world.ask(one_call(json.dumps(response)))
+    world.ask(one_call(json.dumps(response), tools=[BASH]))
     sent = json.loads(world.upstream.last.messages[3]["content"])
     assert (sent["status"], sent["stats"], sent["context"]) == ("partial", {"ms": 3}, {"cwd": "/"})
     assert sent["data"]["truncated"] is True

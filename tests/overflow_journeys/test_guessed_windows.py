@@ -29,7 +29,7 @@ async def test_the_limits_at_arrival_hold_all_the_same(tmp_path: Path) -> None:
     async with staged(tmp_path, tool_output={"max_bytes": 2_000}) as stage:
         stage.model.plays(accepting)
         answer = await stage.ask(conversation(45_000, model=AT_ANOTHER_PROVIDER))
-        assert answer.headers["x-context-proxy-edits"].startswith("truncate_tool_output=")
+        assert "truncate_tool_output=" in answer.headers["x-context-proxy-edits"]
 
 
 async def test_a_refusal_teaches_the_window_and_is_healed_unseen(tmp_path: Path) -> None:

@@ -136,6 +136,10 @@ def result(number: int, text: str) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": f"call_{number}", "content": text}
 
 
+BASH = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object", "properties": {}}}}
+"""A tool that opens paths and addresses, so that an agent with it needs none of the proxy's."""
+
+
 def one_call(text: str, name: str = "bash", **members: Any) -> dict[str, Any]:
     """A request with one tool result."""
     return {

@@ -33,8 +33,8 @@ from proxy.core.overflow import Counted, Sent, Verdict, judge
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage, OwnCall, RetrievalPolicy, is_offered
 from proxy.core.text import Raw
 from proxy.errors import MalformedRequest, ProxyError
-from proxy.wire import Framing, Reply, Request, RequestOptions, RequestShape, Splitter, Wire, report_of
-from support.line_wire import LineMessage, assistant, meant_by, paired
+from proxy.wire import Framing, OwnTool, Reply, Request, RequestOptions, RequestShape, Splitter, Wire, report_of
+from support.line_wire import LineMessage, assistant, paired
 
 _BLANK: Final = b"\n\n"
 _COUNTED: Final = re.compile(rb"^counted: (\d{1,9}) (\d{1,9})$", re.MULTILINE)
@@ -89,6 +89,7 @@ class Lines(Wire):
     is_on_host = True
     results_hold_media = False
     content_type = b"text/plain; charset=utf-8"
+    own_tool = OwnTool(RETRIEVAL_TOOL.encode(), lambda tools: tools.decode().split())
     framing = LineFraming()
 
     def trial(self, words: str) -> tuple[Mapping[str, object], str]:
@@ -259,17 +260,13 @@ class _Rounds:
     def end(self) -> AssistantMessage | None:
         """What the model said in this round, if it called us and is to have an answer."""
         calls = ["\n".join(call).encode() for call in self._calls]
-        own = tuple(
-            OwnCall(position, "", call[1][2:], calls[position])
-            for position, call in enumerate(self._calls)
-            if _is_own(call)
-        )
+        own = tuple(OwnCall("", call[1][2:]) for call in self._calls if _is_own(call))
         if not own or self._ended != "calls":
             return None
         others = tuple(calls[position] for position, call in enumerate(self._calls) if not _is_own(call))
         words = "\n".join(self._words)
         message = assistant(calls, _spoken(words) if self._words else [])
-        return AssistantMessage(message, own, others, meant_by(others), {"words": words})
+        return AssistantMessage(message, own, others, {"words": words})
 
     def plain_end(self, sentence: str) -> list[str]:
         """The end if the model would call us again."""

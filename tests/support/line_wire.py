@@ -23,7 +23,7 @@ import base64
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 from proxy.core.content_types import data_url, is_address, last_of
 from proxy.core.conversation import (
@@ -150,15 +150,6 @@ class LineMessage:
     def unmarked(self) -> bytes:
         return self.raw
 
-    def conversational(self) -> Any:
-        return meant_by(self._written_calls) if self.calls else self.text()
-
-    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The hidden ones come first, because their results do."""
-        texts = [_written(sign, text) for sign, text in self._runs if sign != "="]
-        whole = self.again(assistant([*calls.values(), *self._written_calls], texts))
-        return replace(whole, hidden=len(calls))
-
     @property
     def _written_calls(self) -> list[bytes]:
         """Each call as a piece of its own: `read_file`, and its arguments in the next line."""
@@ -177,11 +168,6 @@ def assistant(calls: Sequence[bytes], texts: Sequence[str]) -> bytes:
     pieces = [call.decode().split("\n") for call in calls]
     head = " ".join(["assistant", *(named for named, _ in pieces)])
     return "\n".join([head, *(given for _, given in pieces), *texts]).encode()
-
-
-def meant_by(calls: Sequence[bytes]) -> list[list[str]]:
-    """Name and arguments of each call."""
-    return [call.decode().split("\n= ") for call in calls]
 
 
 def paired(messages: Iterable[LineMessage]) -> list[LineMessage]:

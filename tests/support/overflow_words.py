@@ -124,8 +124,10 @@ def tokens_per_minute(limit: int, requested: str) -> bytes:
 
 
 def edited_request() -> bytes:
-    """A request that fits and yet is edited: a tool result over the limit for one."""
-    body = json.loads(conversation(6_000, exchanges=8))
+    """A request that fits and yet is edited: a tool result over the limit for one. Its agent has a shell, so that
+    nothing else is changed."""
+    shell = {"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}
+    body = json.loads(conversation(6_000, exchanges=8, tools=[shell]))
     body["messages"][3]["content"] += "\n".join(f"line {number} of the log" for number in range(2_500))
     return json.dumps(body).encode()
 

@@ -11,8 +11,9 @@ from support.upstream import Scene
 from support.upstream.scenes import streaming
 
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}
-WITH_TOOLS = conversation(2_000, stream=True, tools=[FETCH])
-"""Its agent is offered the proxy's own tool."""
+_CUT = b"Look at the log [context-proxy: 9 messages are kept in tool_messages_0123456789abcdef.json]"
+WITH_TOOLS = conversation(2_000, stream=True, tools=[FETCH]).replace(b"Look at the log", _CUT)
+"""Its agent is offered the proxy's own tool, because a notice is in its history."""
 
 
 def reading() -> Scene:

@@ -10,7 +10,6 @@ from support.json_bytes import BLANKS, MESSAGE_LISTS, messages
 from support.line_api import LINES
 from support.request_bodies import bodies, joined, next_bodies
 
-from proxy.core.retrieval_tool import HISTORY_BYTES
 from proxy.errors import ContextOverflow, MalformedRequest
 from proxy.wire import Request
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
@@ -320,9 +319,8 @@ def test_messages_are_inserted_and_the_next_body_continues_from_there():
     first = b'{"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}'
     request = CHAT_COMPLETIONS.parse(first + b"]}")
     more = (ChatMessage.read(b'{"role": "assistant", "content": "whole"}'), ChatMessage.read(b'{"role": "tool"}'))
-    whole = request.completed({1: more}, b"a" * 16 + b"b" * 16)
-    assert request.completed({}, b"a" * 32).conversation is request.conversation
-    assert (whole.history, whole.put_in) == (b"a" * 16 + b"b" * 32, (2,))
+    whole = request.in_place(lambda index, one: more if index == 1 else (one,))
+    assert whole.put_in == (2,)
     assert whole.conversation.messages == (request.conversation[0], *more)
     assert whole.full_bytes == len(whole.body) + whole.added_bytes > request.full_bytes == len(request.body)
     body = first + b', {"role": "user", "content": "c"}]}'
@@ -331,10 +329,9 @@ def test_messages_are_inserted_and_the_next_body_continues_from_there():
     following = CHAT_COMPLETIONS.parse(body, whole, shared)
     assert [message.role for message in following.conversation] == ["user", "assistant", "tool", "user"]
     assert following.added_bytes == whole.added_bytes
-    assert (following.history, following.read_messages) == (whole.history, 3)
     assert following.put_in == (2,)
     taken_back = CHAT_COMPLETIONS.parse(first[: first.index(b', {"role": "ass')] + b"]}", whole, 1)
-    assert (taken_back.put_in, taken_back.added_bytes, taken_back.read_messages) == ((), 0, 1)
+    assert (taken_back.put_in, taken_back.added_bytes) == ((), 0)
     assert whole.shared_messages(body.replace(b'"b"', b'"x"')) == 1
     longer = whole.continued([ChatMessage.read(b'{"role": "user"}')])
     assert (len(longer.conversation), longer.ends) == (4, ())
@@ -393,10 +390,9 @@ def test_a_message_of_nothing_but_seals_is_left_out_and_its_place_is_not_lost():
 
     thought = {"type": "reasoning", "summary": [], "encrypted_content": "S"}
     question = {"role": "user", "content": "b"}
-    history = bytes(3 * HISTORY_BYTES - 1) + b"x"
-    request = replace(RESPONSES.parse(turn(thought, question)), history=history, put_in=(2,))
+    request = replace(RESPONSES.parse(turn(thought, question)), put_in=(2,))
     left = request.unsealed()
-    assert (left.put_in, left.read_messages, left.history[-1:]) == ((1,), 2, b"x")
+    assert left.put_in == (1,)
     assert [message.role for message in left.conversation] == ["user", "user"]
     assert (left.ends, left.healed) == ((request.ends[0], request.ends[2]), (request.ends[1],))
     body = turn(thought, question, thought)

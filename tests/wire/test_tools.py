@@ -31,6 +31,7 @@ def tool(wire: Wire, name: str) -> dict[str, Any]:
 def offering(wire: Wire, tools: Any = UNSTATED, policy: Any = "always", **members: Any) -> bytes | None:
     """The tools of a request with ours; None if ours is not offered. `tools`: bytes, or what they spell."""
     listed = "input" if wire is RESPONSES else "messages"
+    members = {"store": False, **members} if wire is RESPONSES else members
     request = wire.parse(json.dumps({"model": "m", listed: [{"role": "user", "content": "go"}], **members}).encode())
     if tools is not UNSTATED:
         spelled = tools if isinstance(tools, bytes) else json.dumps(tools).encode()
@@ -54,9 +55,9 @@ EVERYBODY, ONLY_WHERE_ALWAYS = {"auto", "always"}, {"always"}
         (["weather", "read_file"], EVERYBODY),
         (["task"], EVERYBODY),
         (["bash"], ONLY_WHERE_ALWAYS),
-        ([], ONLY_WHERE_ALWAYS),
-        (None, ONLY_WHERE_ALWAYS),
-        (UNSTATED, ONLY_WHERE_ALWAYS),
+        ([], EVERYBODY),
+        (None, EVERYBODY),
+        (UNSTATED, EVERYBODY),
         ([*WEATHER, RETRIEVAL_TOOL], set()),
         ("weather", set()),
     ],
@@ -117,20 +118,24 @@ def test_our_tool_is_never_one_too_many(wire: Wire, count: int, offered: bool) -
         (MESSAGES, {"thread": {"type": "continue"}}, False),
         (OLLAMA, {"messages": []}, False),
         (RESPONSES, {}, True),
-        (RESPONSES, {"store": True}, True),
-        (RESPONSES, {"store": None}, True),
-        (RESPONSES, {"store": False}, True),
-        (RESPONSES, {"background": False}, True),
-        (RESPONSES, {"background": True}, False),
-        (RESPONSES, {"background": "true"}, True),
-        (RESPONSES, {"store": True, "previous_response_id": "resp_1"}, True),
-        (RESPONSES, {"store": False, "previous_response_id": "resp_1"}, False),
-        (RESPONSES, {"store": False, "previous_response_id": None}, True),
+        (RESPONSES, {"store": True}, False),
+        (RESPONSES, {"store": None}, False),
+        (RESPONSES, {"previous_response_id": "resp_1"}, False),
+        (RESPONSES, {"previous_response_id": None}, True),
         (RESPONSES, {"prompt": {"id": "p"}}, True),
         (RESPONSES, {"conversation": "conv_1"}, False),
         (RESPONSES, {"conversation": {"id": "conv_1"}}, False),
         (RESPONSES, {"conversation": None, "truncation": "disabled"}, True),
         (RESPONSES, {"truncation": "auto"}, False),
+        *((CHAT_COMPLETIONS, {"response_format": form}, False) for form in ({"type": "json_object"}, "x", 7)),
+        *((CHAT_COMPLETIONS, {"response_format": form}, True) for form in ({"type": "text"}, None, {})),
+        (MESSAGES, {"output_format": {"type": "json_schema"}}, False),
+        (MESSAGES, {"output_config": {"format": {"type": "json_schema"}}}, False),
+        (MESSAGES, {"output_config": {"effort": "low"}}, True),
+        (RESPONSES, {"text": {"format": {"type": "json_schema"}}}, False),
+        (RESPONSES, {"text": {"format": {"type": "text"}, "verbosity": "low"}}, True),
+        (OLLAMA, {"format": "json"}, False),
+        (OLLAMA, {"format": ""}, True),
     ],
 )
 def test_the_tool_is_offered_where_its_calls_can_be_hidden(wire: Wire, members: Any, offered: bool) -> None:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.artifact_reading import Query, Search, part_at, read
+from proxy.core.artifact_reading import LostMessages, Query, Search, part_at, read
 from proxy.core.compaction import Pipeline, Progress, plan
 from proxy.core.conversation import Conversation, Size
 from proxy.core.text import LineIndex, jsontext, names_in
@@ -89,33 +89,36 @@ def fetched(block: frozenset[str], standing: frozenset[str], sent: Sequence[str]
     """A block that is not whole in what is sent, retrieved through the artifacts that the notices name."""
     seen = set().union(*map(names_in, sent)) if sent else set[str]()
     fetch = Fetch(set(block - standing), frozenset(name for line in block for name in names_in(line) if name in seen))
-    # The last notice names the newest artifact; a note names the messages of the last cut, and these name the ones
+    # The last notice names the newest artifact; a note names the messages of the last cut, and these list all that left
     # before.
     named = list(dict.fromkeys(name for text in reversed(sent) for name in _NAMED.findall(text) if name in store))
+    searched = set[str]()
     while named and fetch.known and not fetch.done:
         name = named.pop(0)
+        searched.add(name)
         content = store[name]
         if not name.endswith(".json"):
             _searched(fetch, name, content)
-        elif earlier := _search_messages(fetch, name, content):
-            named.insert(0, earlier)
+        else:
+            earlier = _search_messages(fetch, name, content)
+            named[:0] = [one for one in earlier if one in store and one not in searched and one not in named]
     return fetch
 
 
-def _search_messages(fetch: Fetch, artifact: str, content: bytes) -> str | None:
-    """Search stored messages, and read around the newest matches; the artifact of the cut before, if more is
-    missing."""
-    kept = json.loads(content)
-    if not isinstance(kept, dict) or "messages" not in kept:
+def _search_messages(fetch: Fetch, artifact: str, content: bytes) -> tuple[str, ...]:
+    """Search stored messages, and read around the newest matches; the artifacts of all cuts before."""
+    lost = LostMessages.read(content)
+    if lost is None:
         _searched(fetch, artifact, content)
-        return None
+        return ()
+    messages = json.loads(content)["messages"]
     listed = _searched(fetch, artifact, content, context=0)
     for line in reversed(re.findall(r"^(\d+):", listed, re.MULTILINE)):
         number = int(line) - 2  # the first message is in the second line
-        for pointer in _texts(kept["messages"][number]) if 0 <= number < len(kept["messages"]) else ():
+        for pointer in _texts(messages[number]) if 0 <= number < len(messages) else ():
             if not fetch.done:
                 _searched(fetch, artifact, content, f"/messages/{number}/{pointer}")
-    return kept.get("earlier") if not fetch.done else None
+    return lost.earlier
 
 
 def _texts(message: Chat) -> Iterator[str]:

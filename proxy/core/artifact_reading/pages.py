@@ -57,14 +57,6 @@ def listing_header(shown: int, total: int, language: Language) -> str:
     return headed(say(FOUND, "listed", language, shown=shown, total=total), language)
 
 
-def search_header(matching: int, searched: int, total: int, language: Language) -> str:
-    """The first line of what a search of several artifacts found."""
-    text = say(FOUND, "searched", language, matching=matching, searched=searched)
-    if searched < total:
-        text += say(FOUND, "unsearched", language, left=total - searched)
-    return headed(text, language)
-
-
 PARAMETERS: Final = ("lines", "grep", "context", "max", "json", "bytes", "stat")
 _ALLOWED: Final = (
     "allowed are `lines=400-480`, `grep=REGEX` with `context=2` and `max=50`, `json=/pointer`, these three also "

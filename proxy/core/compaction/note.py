@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
+from proxy.core.artifact_reading import LostMessages, place
 from proxy.core.compaction.budget import Budget
 from proxy.core.compaction.line_pool import ABOUT, LinePool, Trace, is_never_quoted, traces_of
 from proxy.core.conversation import (
@@ -235,7 +236,7 @@ class OmissionNote(Struct, frozen=True):
     """The messages omitted so far, and the note about them."""
 
     artifacts: tuple[Artifact, ...] = ()
-    """One for each cut; each names the previous one, so the last leads to all."""
+    """One for each cut; each lists those before it."""
     messages: int = 0
     chars: int = 0
     pool: LinePool = field(default_factory=LinePool)
@@ -253,10 +254,11 @@ class OmissionNote(Struct, frozen=True):
 
     def extended(self, gone: Sequence[TrackedMessage], questions: Sequence[str]) -> OmissionNote:
         """The note after one more cut. `questions`: users' words in the messages that are gone."""
-        earlier = self.artifacts[-1].id if self.artifacts else None
-        # One message per line: a search by lines finds one message, not all of them.
-        messages = b"[\n" + b",\n".join(jsontext.embedded(entry.original.unmarked()) for entry in gone) + b"\n]"
-        content = jsontext.join_object({"earlier": jsontext.dump(earlier), "messages": messages})
+        lost = LostMessages(
+            tuple([artifact.id for artifact in reversed(self.artifacts)]),
+            tuple([place(entry.index + 1, entry.tool or entry.original.role) for entry in gone]),
+        )
+        content = lost.written(jsontext.embedded(entry.original.unmarked()) for entry in gone)
         return OmissionNote(
             artifacts=(*self.artifacts, Artifact(content, suffix="json")),
             messages=self.messages + len(gone),

@@ -32,6 +32,7 @@ from proxy.core.conversation import (
     Message,
     MessageReport,
     Reason,
+    Route,
     Size,
     TrackedMessage,
     are_interchangeable,
@@ -39,7 +40,7 @@ from proxy.core.conversation import (
     prepared,
     tool_of,
 )
-from proxy.core.notices import Notices
+from proxy.core.notices import CALL, MARK, Notices, is_ours
 from proxy.core.text import Discreet
 from proxy.core.tokens import Counter
 
@@ -74,6 +75,9 @@ class Pipeline:
     same bytes; otherwise one cut is made at the end, which keeps as much as fits."""
     has_tools: bool = False
     """Whether the request offers tools of the client: then later system messages are instructions."""
+    tool_size: Size | None = None
+    """Size of the proxy's own tool, which goes with a request from the first cut on; None: this one is not offered
+    it."""
     always: LocalStep | None = None
     """Repeated on what a compaction step puts in, because that is made from the message as it arrived."""
 
@@ -163,6 +167,8 @@ class Plan(Discreet, frozen=True):
     """Reports of the request's messages."""
     accepted_tokens: int = 0
     """See `Reading`."""
+    has_tool: bool = False
+    """Whether the proxy's own tool goes with the request, and is in its sizes."""
 
     @property
     def messages(self) -> tuple[bytes, ...]:
@@ -227,7 +233,19 @@ def plan(
     artifacts = _artifacts(window, edits)
     sent = messages if window.is_untouched else tuple(window.sent())
     accepted, blocks = reading.accepted_tokens if reading else 0, window.blocks()
-    made = Plan(edits, sent, last.before, window.total, pipeline.budget, artifacts, largest, base, blocks, accepted)
+    made = Plan(
+        edits,
+        sent,
+        last.before,
+        window.total,
+        pipeline.budget,
+        artifacts,
+        largest,
+        base,
+        blocks,
+        accepted,
+        window.has_tool,
+    )
     return made, progress
 
 
@@ -283,10 +301,15 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
     """The progress advanced over these messages; it must be the caller's own, as its window is changed."""
     window, tools, before = progress.window, progress.tools_by_call, progress.before
     high, caps = pipeline.budget.high_mark, pipeline.caps
+    tool_size = None if window.has_tool else pipeline.tool_size
     for index, message, tool in _arriving(messages, progress.messages, tools, has_tools=pipeline.has_tools):
         entry = prepared(index, message, tool, pipeline.local, pipeline.notices, pipeline.counter)
         before += entry.original_size
         window.add(entry)
+        may_need = tool_size is not None and (entry.edits or entry.message.raw.find(_MARK) >= 0)
+        if may_need and _needs_tool(entry, pipeline.notices):
+            window.add_tool(tool_size)
+            tool_size = None
         if caps:
             add_to_caps(window, caps)
         is_too_much = window.over(high) is not None or (caps and is_over_a_cap(window, caps))
@@ -295,6 +318,23 @@ def _walked(progress: Progress, messages: Sequence[Message], pipeline: Pipeline)
             if not window.pacing.rests_at(index + 1):
                 _settle(window, pipeline)
     return Progress(window, len(messages), tools, before, progress.earlier)
+
+
+_MARK: Final = MARK.encode()
+
+
+def _needs_tool(entry: TrackedMessage, notices: Notices) -> bool:
+    """Whether a message that arrives brings the proxy's own tool with it: text of it was cut, and the agent's own tools
+    do not read what was cut, or it holds a notice of ours. The tool list is changed for nothing less, because the
+    prompt cache begins with it."""
+    if entry.edits:
+        texts = (edit for edit in entry.edits if edit.media is None or edit.media.route == Route.TEXT)
+        taken_out = [edit for edit in texts if edit.artifact is not None]
+        if taken_out and notices.reaches_files:
+            return any(isinstance(edit.becomes, str) and CALL in edit.becomes for edit in taken_out)
+        if taken_out:
+            return True
+    return entry.message.raw.find(_MARK) >= 0 and any(is_ours(text) for _, text in entry.message.texts())
 
 
 def _arriving(
@@ -311,6 +351,8 @@ def _arriving(
 
 
 def _keep_to_caps(window: ContextWindow, pipeline: Pipeline) -> None:
+    if is_over_a_cap(window, pipeline.caps):
+        window.add_tool(pipeline.tool_size)
     keep_to_caps(window, pipeline.caps, pipeline.notices, pipeline.counter, pipeline.budget)
 
 
@@ -320,6 +362,7 @@ def _settle(window: ContextWindow, pipeline: Pipeline) -> None:
     if window.over(high) is None or window.is_hopeless(budget):
         return
     as_it_was = window.copy()
+    window.add_tool(pipeline.tool_size)
     window.take_note_off()
     less_cut = window.copy()
     unused = _cut(window, pipeline)

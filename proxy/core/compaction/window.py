@@ -138,6 +138,9 @@ class ContextWindow(Struct, eq=False):
     held: tuple[int, ...] = ()
     """The same for each cap: what is kept of it, or more."""
     pacing: CutPacing = CutPacing()
+    has_tool: bool = False
+    """Whether the proxy's own tool goes with the request: something is left out, or a notice of ours is among the
+    messages."""
     held_from: int | None = None
     """Index of the message from which on all count as newest; None: only the newest unit does."""
 
@@ -223,6 +226,13 @@ class ContextWindow(Struct, eq=False):
             self._open_calls.update([call.id for call in message.calls])
         if self._moved and not self._open_calls:
             self.end_batch()
+
+    def add_tool(self, size: Size | None) -> None:
+        """Add the proxy's own tool to the request, once. `size` None: this request is never offered it."""
+        if size is not None and not self.has_tool:
+            self.has_tool = True
+            self._total += size
+            self._fixed += size
 
     def _group(self, entry: TrackedMessage) -> None:
         """Join the next message to the newest unit, or begin a unit with it."""

@@ -318,12 +318,6 @@ class Message(Protocol):
         """The message without reasoning that is encrypted or signed, so that only the upstream that wrote it can verify
         it; the message itself if it has none; None if nothing else is in it."""
 
-    def conversational(self) -> Any:
-        """Its calls, or its text if it has none, as a comparable value: clients repeat these from turn to turn."""
-
-    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The message with these calls at these positions among its own."""
-
     def again(self, raw: bytes) -> Self:
         """A new message of the same wire, made from its bytes."""
 

@@ -28,11 +28,12 @@ from proxy.core.notices.catalogue import (
 )
 from proxy.core.notices.imitations import imitates, may_imitate, pages_in, quoted
 from proxy.core.notices.resume import PageSize, Resume, written_length
-from proxy.core.notices.writing import BY_HASH, NAMES_WORDS_BYTES, NOWHERE, ArtifactAccess, Notices, is_ours
+from proxy.core.notices.writing import BY_HASH, CALL, NAMES_WORDS_BYTES, NOWHERE, ArtifactAccess, Notices, is_ours
 
 __all__ = [
     "BAD_QUERIES",
     "BY_HASH",
+    "CALL",
     "CUTS",
     "FETCHES",
     "FETCH_LIMITS",

@@ -145,16 +145,22 @@ FOUND: Final[Phrases] = {
         "{shown:,} of {total:,} artifacts, the last used first; read_artifact reads one by its id",
         "共 {total:,} 个工件，此处按最近使用列出 {shown:,} 个；用 read_artifact 按 id 读取",
     ),
-    "searched": (
-        "{matching:,} of {searched:,} artifacts have matches",
-        "已搜索 {searched:,} 个工件，其中 {matching:,} 个有匹配",
+    "matches": (
+        "{shown:,} of {matching:,} matches in {searched:,} artifacts, from {name} back; read_artifact reads on with id "
+        "and lines",
+        "从 {name} 起往前搜索了 {searched:,} 个工件，找到 {matching:,} 处匹配，此处显示 {shown:,} 处；"
+        "用 read_artifact 加 id 和 lines 继续阅读",
     ),
-    "unsearched": (
-        "; {left:,} more were not searched: name a tool, or search one of them with read_artifact and grep",
-        "；另有 {left:,} 个未搜索：请指定 tool，或用 read_artifact 加 grep 搜索其中一个",
+    "best": ("; those with most words of grep are shown", "；显示包含 grep 中词语最多的匹配"),
+    "further": ("; go on with the same search and id={name}", "；请用相同的搜索和 id={name} 继续"),
+    "from": (" lines={lines}", " lines={lines}"),
+    "in_message": (
+        "-- {name} lines={lines}: message {number:,} of {total:,}, {of}",
+        "-- {name} lines={lines}：第 {number:,} 条消息，共 {total:,} 条，{of}",
     ),
+    "in_result": ("-- {name} lines={lines}: a result of {of}", "-- {name} lines={lines}：{of} 的结果"),
 }
-"""The first line of what `search_artifacts` found."""
+"""The first line of what a search found, and the line before each match."""
 
 READING: Final[Phrases] = {
     "unnamed": (
@@ -176,6 +182,10 @@ READING: Final[Phrases] = {
     "no_room": (
         "{name} was not read: there is no room for a page. Go on with what you have.",
         "未读取 {name}：没有空间容纳一页。请根据已有内容继续。",
+    ),
+    "beside": (
+        "read_artifact was called beside another tool; this is what it read:",
+        "read_artifact 与其他工具同时被调用，以下是其读取的内容：",
     ),
     "stopped": (
         "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
@@ -434,16 +444,16 @@ SIZES: Final[Phrases] = {
 
 
 TOOL: Final[Mapping[str, str]] = {
-    "what": "Reads a page of what was cut from a tool result or left out of this conversation. "
-    "The notice beginning with [context-proxy: names its id.",
-    "id": "tool_NAME_HASH.txt, as in the notice",
+    "what": "Finds and reads what was cut from tool results or left out of this conversation: notices that begin with "
+    "[context-proxy: name it. grep without id searches all of it; id and lines read on. Call it alone.",
+    "id": "tool_NAME_HASH.txt, as in a notice or a match; with grep alone: everything",
     "lines": "400-480, or -80 for the last 80",
-    "grep": "Regular expression: only matching lines, numbered",
+    "grep": "Regular expression, or words: matching lines, newest first",
     "context": "Lines around each match",
     "json": "JSON Pointer: /messages/3/content",
 }
-"""Description and parameters of the proxy's own tool. 151 tokens of o200k as an item of a chat request's list; English
-whatever the language of the notices, like the names in it."""
+"""Description and parameters of the proxy's own tool; English whatever the language of the notices, like the names in
+it."""
 
 SEARCH_TOOL: Final[Mapping[str, str]] = {
     "what": "Finds what was cut from tool results or left out of conversations: searches all of it for a regular "

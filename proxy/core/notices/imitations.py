@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.notices.catalogue import MARK, PAGES, QUOTED
+from proxy.core.notices.catalogue import FOUND, MARK, PAGES, QUOTED
 
 _OPENING: Final = (
     r"\[({<\u2045\u2329\u2768-\u2775\u27c5\u27e6-\u27ef\u2983-\u2998\u29d8-\u29db\u3008-\u301b\ufe17\ufe35-\ufe47"
@@ -92,7 +92,7 @@ def _named_by(header: re.Match[str]) -> str:
     return str(header[header.lastindex or 0])
 
 
-_HEADERS: Final = ("page", "hits", "cut", "more", "stopped")
+_HEADERS: Final = ("page", "hits", "cut", "more", "stopped", "matches", "best", "further", "from")
 
 
 @functools.cache
@@ -100,14 +100,19 @@ def _page_header() -> re.Pattern[str]:
     """Matches the first line of a page, in any language; its one group is the artifact's name."""
     headers = []
     for column in (0, 1):
-        page, hits, cut, more, stopped = (_pattern_of(key, column) for key in _HEADERS)
-        headers += [f"{page}(?:{cut}|{more})?", f"{hits}(?:{stopped})?"]
+        page, hits, cut, more, stopped, matches, best, further, start = (_pattern_of(key, column) for key in _HEADERS)
+        further = further.replace("(", "(?:", 1)
+        headers += [
+            f"{page}(?:{cut}|{more})?",
+            f"{hits}(?:{stopped})?",
+            f"{matches}(?:{best})?(?:{further}(?:{start})?)?",
+        ]
     return re.compile(rf"{re.escape(MARK)}(?:{'|'.join(headers)})\]")
 
 
 def _pattern_of(key: str, column: int) -> str:
     """The pattern of a header with the words of a phrase, and any name and numbers."""
-    words = PAGES[key][column]
+    words = (PAGES.get(key) or FOUND[key])[column]
     literals, filled = re.split(r"\{\w+[:,]*\}", words), re.findall(r"\{(\w+)", words)
     values = [f"({ARTIFACT_NAME})" if name == "name" else r"[\d,:-]{1,40}" for name in filled]
     return "".join(re.escape(literal) + value for literal, value in zip(literals, [*values, ""], strict=True))

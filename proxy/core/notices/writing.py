@@ -65,6 +65,8 @@ BY_HASH: Final = ArtifactAccess(by_hash=True)
 """Access for an agent behind a gateway that fetches by hash; nothing else is known of it."""
 
 
+CALL: Final = "read_artifact("
+"""How a notice names the proxy's own tool."""
 NAMES_WORDS_BYTES: Final = 32
 """The most that a list of names costs besides the names."""
 _TOOL: Final = re.compile(r"[\w.-]{1,64}")
@@ -90,6 +92,11 @@ class Notices(Struct, frozen=True):
     """Applied to words that quote a message, for an upstream that does not accept every character."""
     page: PageSize = PageSize()
     """How much a page that is suggested may hold."""
+
+    @property
+    def reaches_files(self) -> bool:
+        """Whether the agent opens files with its own tools, and sees the folder."""
+        return self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
         """An excerpt with its notice in the gap. `brief`: the same in as few words as possible, for small excerpts."""
@@ -234,7 +241,7 @@ class Notices(Struct, frozen=True):
 
     def _call(self, artifact: Artifact, parameters: Mapping[str, str], *, is_needed: bool = False) -> str | None:
         url = self.way.url_of(artifact)
-        if self.reach is not AgentFileAccess.NOTHING and self.way.folder is not None and not is_needed:
+        if self.reaches_files and not is_needed:
             return None  # a tool that opens files needs only the path
         if self.reach is AgentFileAccess.SHELL and url is not None:
             keys = "".join(f' -H "{header}"' for header in self.way.key_headers)
@@ -243,7 +250,7 @@ class Notices(Struct, frozen=True):
             query = "?" * bool(parameters) + "&".join(f"{name}={value}" for name, value in parameters.items())
             return f"curl -s{keys} '{url}{query}'"
         if self.way.tool:
-            return f'read_artifact(id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in parameters.items()) + ")"
+            return f'{CALL}id="{artifact.id}"' + "".join(f', {k}="{v}"' for k, v in parameters.items()) + ")"
         return None
 
     def _parts(self, shown: Excerpt) -> str:

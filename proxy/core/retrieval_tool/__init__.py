@@ -1,17 +1,6 @@
-"""The proxy's own tool, and the calls of it that no client sees."""
+"""The proxy's own tool, and a model's calls of it."""
 
-from proxy.core.retrieval_tool.hidden_calls import (
-    HISTORY_BYTES,
-    RETRIEVAL_TOOL,
-    AssistantMessage,
-    Continuation,
-    HiddenToolCalls,
-    OwnCall,
-    beginning,
-    extended,
-    mark_in,
-    mark_of_name,
-)
+from proxy.core.retrieval_tool.calls import RETRIEVAL_TOOL, AssistantMessage, OwnCall
 from proxy.core.retrieval_tool.tool import (
     SEARCH,
     SEARCH_SPEC,
@@ -32,27 +21,20 @@ from proxy.core.retrieval_tool.tool import (
 )
 
 __all__ = [
-    "HISTORY_BYTES",
     "RETRIEVAL_TOOL",
     "SEARCH",
     "SEARCH_SPEC",
     "SPEC",
     "ArtifactSearch",
     "AssistantMessage",
-    "Continuation",
-    "HiddenToolCalls",
     "OwnCall",
     "RetrievalPolicy",
     "ToolSpec",
     "Wanted",
-    "beginning",
-    "extended",
     "failed",
     "is_offered",
     "is_page",
     "lacking_result",
-    "mark_in",
-    "mark_of_name",
     "not_searched",
     "notice",
     "stopped",

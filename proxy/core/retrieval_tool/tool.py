@@ -34,7 +34,7 @@ from proxy.core.notices import (
     is_ours,
     say,
 )
-from proxy.core.retrieval_tool.hidden_calls import RETRIEVAL_TOOL
+from proxy.core.retrieval_tool.calls import RETRIEVAL_TOOL
 from proxy.core.text import jsontext
 from proxy.errors import BadArtifactQuery, ProxyError
 
@@ -62,7 +62,6 @@ SPEC: Final = ToolSpec(
             "context": {"type": "integer", "description": TOOL["context"]},
             "json": {"type": "string", "description": TOOL["json"]},
         },
-        "required": ["id"],
     },
 )
 
@@ -76,25 +75,25 @@ _BETWEEN: Final = re.compile(r"(?<=\d)\s*(?:-|,|–|\.\.+|to)\s*(?=\d)")
 
 
 def is_offered(names: Sequence[str], policy: RetrievalPolicy) -> bool:
-    """Whether an agent with tools of these names also gets ours: never beside a tool of the same name, and never beyond
-    the maximum number of tools; `auto`: if the agent has tools, and none of them is a shell. A tool that reads
-    files sees only those on its machine, and of a long line only the beginning."""
+    """Whether an agent with tools of these names may get ours: never beside a tool of the same name, and never beyond
+    the maximum number of tools; `auto`: if none of its tools is a shell. A tool that reads files sees only those on its
+    machine, and of a long line only the beginning."""
     if policy == "never" or RETRIEVAL_TOOL in names or len(names) >= MAX_TOOLS:
         return False
-    return policy == "always" or (bool(names) and reach_with(names, sees_files=False) is AgentFileAccess.NOTHING)
+    return policy == "always" or reach_with(names, sees_files=False) is AgentFileAccess.NOTHING
 
 
 class Wanted(Struct, frozen=True):
     """Parsed arguments of a call."""
 
     artifact: str
-    """A valid name of an artifact."""
+    """A valid name of an artifact; empty for a search through all."""
     parameters: Mapping[str, str]
     """How to read it, by the parameter names of `GET /artifacts/ID`."""
 
 
 def wanted_by(arguments: str) -> Wanted | None:
-    """Parse a model's arguments; None if they name no artifact.
+    """Parse a model's arguments; None if they name no artifact, nor something to search for in all of them.
 
     A model may give the path or URL of the artifact, and write `lines` in any form that can be understood.
 
@@ -107,8 +106,10 @@ def wanted_by(arguments: str) -> Wanted | None:
         found = arguments
     if isinstance(found, str):
         found = {"id": found}
-    named = _ID.findall(_text(found.get("id"))) if isinstance(found, dict) else []
-    if not named:
+    if not isinstance(found, dict):
+        return None
+    named = _ID.findall(_text(found.get("id")))
+    if not named and (_text(found.get("id")) or not _text(found.get("grep"))):
         return None
     lines, grep, context = _lines(found.get("lines")), _text(found.get("grep")), _text(found.get("context")).strip()
     parameters = {
@@ -117,7 +118,7 @@ def wanted_by(arguments: str) -> Wanted | None:
         "context": context if grep else "",
         "json": _text(found.get("json")).strip(),
     }
-    return Wanted(named[-1], {name: text for name, text in parameters.items() if text})
+    return Wanted(named[-1] if named else "", {name: text for name, text in parameters.items() if text})
 
 
 def _lines(found: Any) -> str:
@@ -149,8 +150,6 @@ SEARCH_SPEC: Final = ToolSpec(
         },
     },
 )
-MAX_HITS_OF_ONE: Final = 20
-"""Matches shown of one artifact; its first line says how to continue."""
 
 
 class ArtifactSearch(Struct, frozen=True):
@@ -176,7 +175,7 @@ class ArtifactSearch(Struct, frozen=True):
         around = str(context or 0)
         if not (around.isascii() and around.isdigit() and len(around) < 4):
             raise BadArtifactQuery("`context` must be a whole number of lines", param="context")
-        search = Search(pattern, int(around), MAX_HITS_OF_ONE) if pattern else None
+        search = Search(pattern, int(around)) if pattern else None
         return cls(search, beginning_of(tool) if tool else "tool_")
 
 

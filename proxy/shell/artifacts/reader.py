@@ -9,16 +9,35 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec import structs
 from typing_extensions import TypedDict
 
-from proxy.core.artifact_reading import Query, part_at, read
+from proxy.core.artifact import beginning_of
+from proxy.core.artifact_reading import (
+    MAX_HITS,
+    Hits,
+    LostMessages,
+    Match,
+    Query,
+    Search,
+    Searched,
+    any_word_of,
+    hits_of,
+    is_any_of_words,
+    matches_in,
+    page_of_matches,
+    part_at,
+    read,
+)
 from proxy.core.notices import Language
-from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, LineIndex, Span
+from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, LineIndex, LineRange, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import (
     META,
@@ -43,11 +62,16 @@ READ_SECONDS: Final = 15.0
 """Longest that the store may take for one response, from when a thread is free to ask it."""
 SEARCH_SECONDS: Final = 5.0
 """Longest search; the result then says where to continue. RE2 reads a few hundred MB in this time."""
+MAX_SEARCHED_BYTES: Final = 64 * 1024 * 1024
+"""Most that one search reads of several artifacts; the result then names the next one."""
+MAX_HITS_BYTES: Final = 1024 * 1024
+"""Most that is held of the matches of one artifact."""
 JSON_BYTES: Final = 64 * 1024 * 1024
 """Longest artifact that is read as JSON: all of it must be in memory."""
 MAX_LISTED: Final = 50_000
 """Objects of a store that are looked at to list what a tenant may read; fifty responses of a bucket."""
 
+_MESSAGES: Final = beginning_of("")
 _NO_ANSWER: Final = "the store of the artifacts gives no answer"
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-sh")
 _TEXT_SUFFIXES: Final = ("+json", "+xml", "yaml", "toml", "sql", "ndjson")
@@ -146,6 +170,9 @@ class ArtifactReader:
                 f"`lines` and `grep` read text, and this is {stored.metadata.media_type}: ask for the whole, or for "
                 "a range of its bytes"
             )
+        if query.search is not None and query.pointer is None and stored.name.startswith(_MESSAGES):
+            most = min(max_bytes, query.max_bytes)
+            return "".join(await self.search([stored.name], [stored.tenant], query, most)).encode()
         try:
             return await self._run(stored.tenant, lambda reading: self._page(stored, query, max_bytes, reading))
         except _TookTooLong:
@@ -154,6 +181,29 @@ class ArtifactReader:
                 "`lines` read as much in several requests",
                 param="json",
             ) from None
+
+    async def search(
+        self, names: Sequence[str], tenants: Sequence[str | None], query: Query, max_bytes: int, total: int = 0
+    ) -> tuple[str, str]:
+        """The header, and the page, of a search through artifacts of these names, in order, and through all messages
+        that left before those of the first one that holds messages. `total`: number of messages in the conversation.
+        Raises ArtifactError."""
+        self._check_store_responds()
+        search = query.search
+        assert search is not None, "only searches come here"
+
+        words = any_word_of(search.pattern)
+        by_words = search if words is None else structs.replace(search, pattern=words)
+
+        def found(reading: _Reading) -> tuple[str, str]:
+            first = by_words if is_any_of_words(search.pattern) else search
+            searched = self._searched(names, tenants, query, first, reading)
+            if not (searched.matches or searched.following or first is by_words):
+                searched = self._searched(names, tenants, query, by_words, reading)
+            searched = searched._replace(total=max(total, searched.total))
+            return page_of_matches(searched, search, self._language, max_bytes)
+
+        return await self._run(tenants[-1], found)
 
     async def stat(self, stored: Stored) -> ArtifactStat:
         """Its description. Raises ArtifactError."""
@@ -248,6 +298,57 @@ class ArtifactReader:
                 used[brought[0]] = max(one.used, used.get(brought[0], 0.0))
         return sorted(used, key=lambda name: (-used[name], name))
 
+    def _searched(
+        self,
+        names: Sequence[str],
+        tenants: Sequence[str | None],
+        query: Query,
+        search: Search,
+        reading: _Reading,
+    ) -> Searched:
+        waiting, seen, matches = deque(names), set(names), list[Match]()
+        lines, count, read_bytes, total = query.lines, 0, 0, 0
+        while waiting:
+            name = waiting.popleft()
+            stored = self._found_by_any(name, tenants)
+            if stored is None or not stored.is_text:
+                continue
+            read_bytes += stored.size
+            if count and (read_bytes > MAX_SEARCHED_BYTES or len(matches) >= MAX_HITS or monotonic() >= reading.ends):
+                return Searched(matches, names[0] if names else "", count, name, "", total)
+            hits, lost = self._hits(stored, search, lines, reading)
+            lines, count = None, count + 1
+            matches += matches_in(name, hits.text.decode("utf-8", "replace"), stored.metadata.tool, lost)
+            if lost is not None:
+                total = max([total, *(int(place.partition(" ")[0]) for place in lost.places[-1:])])
+                new = [earlier for earlier in lost.earlier if earlier not in seen]
+                seen.update(new)
+                waiting.extendleft(reversed(new))
+            if hits.following is not None:
+                return Searched(matches, names[0] if names else "", count, name, hits.following, total)
+        return Searched(matches, names[0] if names else "", count, "", "", total)
+
+    def _hits(
+        self, stored: Stored, search: Search, lines: LineRange | None, reading: _Reading
+    ) -> tuple[Hits, LostMessages | None]:
+        """The matches in one artifact, and its first line if it holds messages, in which nothing is searched."""
+        index, text = self._index(stored)
+        reading.artifact = stored.name
+        beginning = text if text is not None else self._bytes(stored, (0, min(stored.size, PIECE_BYTES)))
+        lost = LostMessages.read(beginning)
+        if lost is not None and lines is None:
+            lines = LineRange(2)
+        search = structs.replace(search, context=search.context if lost is None else 0, max_hits=MAX_HITS)
+        reader = hits_of(index, lines or LineRange(1), search, MAX_HITS_BYTES)
+        bytes_of = partial(self._bytes, stored) if text is None else lambda span: text[span[0] : span[1]]
+        return _driven(reader, bytes_of, reading), lost
+
+    def _found_by_any(self, name: str, tenants: Sequence[str | None]) -> Stored | None:
+        for tenant in tenants:
+            with contextlib.suppress(FileNotFoundError):
+                return self._find(name, tenant, is_use=False)
+        return None
+
     def _bytes(self, stored: Stored, span: Span) -> bytes:
         start, stop = span
         if start >= stop:
@@ -268,8 +369,8 @@ class ArtifactReader:
             index = LineIndex.of_text(text)
         reader = read(index, query, stored.name, self._language, max_bytes)
         if text is not None:
-            return _driven(reader, lambda span: text[span[0] : span[1]], reading)
-        return _driven(reader, lambda span: self._bytes(stored, span), reading)
+            return _driven(reader, lambda span: text[span[0] : span[1]], reading.begun())
+        return _driven(reader, lambda span: self._bytes(stored, span), reading.begun())
 
     def _index(self, stored: Stored) -> tuple[LineIndex, bytes | None]:
         """Where the lines of a text are, and the text if it was short enough to be read whole."""
@@ -322,18 +423,18 @@ class _Reading:
             raise _TookTooLong
 
 
-def _driven(reader: Generator[Span, bytes, bytes], bytes_of: Callable[[Span], bytes], reading: _Reading) -> bytes:
+def _driven(reader: Generator[Span, bytes, Result], bytes_of: Callable[[Span], bytes], reading: _Reading) -> Result:
     """Send a reader what it asks for; if that takes too long, tell it to finish."""
-    reading.begun()
     try:
         span = next(reader)
         while True:
-            found = bytes_of(span)
+            piece = bytes_of(span)
             try:
                 reading.check()
             except _TookTooLong:
                 span = reader.throw(TimeoutError())
             else:
-                span = reader.send(found)
+                span = reader.send(piece)
     except StopIteration as done:
-        return bytes(done.value)
+        result: Result = done.value
+        return result

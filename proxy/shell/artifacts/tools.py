@@ -2,28 +2,25 @@
 MCP; artifacts by hash, for `/v1/compress`; and the replacement text of each artifact of recent requests, for the
 dashboard.
 
-Rule: a tenant reads nothing but its own artifacts, records and replacement texts. A search is bounded in time and in
-the number of artifacts, and reports what it has not searched. Replacement texts stay in memory, bounded in requests and
-bytes, and are never logged.
+Rule: a tenant reads nothing but its own artifacts, records and replacement texts. Replacement texts stay in memory,
+bounded in requests and bytes, and are never logged.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from proxy.core.artifact import Artifact, beginning_of
-from proxy.core.artifact_reading import Query, listing_header, search_header
+from proxy.core.artifact_reading import Query, listing_header
 from proxy.core.conversation import Carried, Content, Edit, Reason, Shown, Words
 from proxy.core.notices import Language, quoted
-from proxy.core.retrieval_tool import RETRIEVAL_TOOL, ArtifactSearch, Wanted, failed, not_searched, notice
-from proxy.core.text import utf8_length
-from proxy.errors import ArtifactNotFound, BadArtifactQuery, ProxyError, RangeOutside
-from proxy.shell.artifacts.reader import AT_ONCE, SEARCH_SECONDS, ArtifactReader, Stored
+from proxy.core.retrieval_tool import ArtifactSearch, Wanted, failed, not_searched, notice
+from proxy.errors import ArtifactNotFound, ProxyError
+from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.resources import BoundedMap
 
@@ -76,12 +73,9 @@ def _kept_as(digest: str, tenant: str, record: Record | None = None) -> Artifact
 
 MAX_SHOWN: Final = 50
 """Artifacts in one list."""
-MAX_SEARCHED: Final = 500
-"""Artifacts that one search reads, if the time allows."""
-MIN_HITS_BYTES: Final = 500
-"""Room left for the hits of one artifact that makes it worth searching another."""
-_OURS: Final = (beginning_of(RETRIEVAL_TOOL), beginning_of(RECORD_TOOL))
-"""Beginnings of the names of records that the proxy keeps for itself, as JSON."""
+_OURS: Final = beginning_of(RECORD_TOOL)
+"""The beginning of the names of records that the proxy keeps for itself, as JSON."""
+_MESSAGES: Final = beginning_of("")
 
 TenantNames = Sequence[str | None]
 """Whose artifacts may be read, tried in this order; None: all tenants'."""
@@ -101,17 +95,28 @@ class ArtifactTools:
         self._reader = reader
         self._language = language
 
-    async def read(self, wanted: Wanted | None, tenants: TenantNames, max_bytes: int) -> ToolText:
-        """The result of `read_artifact`, of about `max_bytes`; `wanted` None: the call named no artifact."""
-        if wanted is None:
+    async def read(
+        self, wanted: Wanted | None, tenants: TenantNames, max_bytes: int, lost: Sequence[str] = (), total: int = 0
+    ) -> ToolText:
+        """The result of `read_artifact`, of about `max_bytes`; `wanted` None: the call named no artifact. `lost`: the
+        artifacts of the conversation, the newest first; `total`: the number of its messages."""
+        if wanted is None or not (wanted.artifact or lost):
             return ToolText(notice("unnamed", self._language), is_failure=True)
+        name, text = wanted.artifact, ""
         try:
             query = Query.parse(wanted.parameters) or Query()
-            stored = await self._found(wanted.artifact, tenants, is_use=True)
-            page = await self._reader.page(stored, query, max_bytes)
+            is_search = query.search is not None and query.pointer is None
+            if name and not (is_search and name.startswith(_MESSAGES)):
+                page = await self._reader.page(await self._found(name, tenants, is_use=True), query, max_bytes)
+                text = quoted(page.decode("utf-8", "replace"), {name})
+            if is_search and not text.partition("\n")[2]:
+                names = lost or [name]
+                if name.startswith(_MESSAGES):
+                    names = lost[lost.index(name) :] if name in lost else [name]
+                text = await self._searched(names, tenants, query, max_bytes, total)
         except ProxyError as error:
-            return ToolText(failed(wanted.artifact, error, self._language), is_failure=True)
-        return ToolText(quoted(page.decode("utf-8", "replace"), {wanted.artifact}))
+            return ToolText(failed(name, error, self._language), is_failure=True)
+        return ToolText(text)
 
     async def search(self, arguments: Mapping[str, Any], tenants: TenantNames, max_bytes: int) -> ToolText:
         """The result of `search_artifacts`, of about `max_bytes`."""
@@ -121,9 +126,15 @@ class ArtifactTools:
             names = [name for name in newest if not (name.startswith(_OURS) and name.endswith(".json"))]
             if query.search is None:
                 return ToolText(await self._listed(names, tenants))
-            return ToolText(await self._searched(names, Query(search=query.search), tenants, max_bytes))
+            return ToolText(await self._searched(names, tenants, Query(search=query.search), max_bytes))
         except ProxyError as error:
             return ToolText(not_searched(error, self._language), is_failure=True)
+
+    async def _searched(
+        self, names: Sequence[str], tenants: TenantNames, query: Query, max_bytes: int, total: int = 0
+    ) -> str:
+        header, page = await self._reader.search(names, tenants, query, max_bytes, total)
+        return header + quoted(page)
 
     async def _found(self, name: str, tenants: TenantNames, *, is_use: bool = False) -> Stored:
         for tenant in tenants[:-1]:
@@ -144,29 +155,6 @@ class ArtifactTools:
         except ArtifactNotFound:
             return ""  # removed a moment ago
         return f"{name}  {known.size:,} bytes  {known.media_type}  {known.created}\n"
-
-    async def _searched(self, names: Sequence[str], query: Query, tenants: TenantNames, max_bytes: int) -> str:
-        ends, room, searched = monotonic() + SEARCH_SECONDS, max_bytes, 0
-        pages: list[str] = []
-        for at in range(0, min(len(names), MAX_SEARCHED), AT_ONCE):
-            if room < MIN_HITS_BYTES or monotonic() > ends:
-                break
-            some = names[at : at + AT_ONCE]
-            share = max(MIN_HITS_BYTES, room // len(some))
-            for page in await asyncio.gather(*(self._hits(name, query, tenants, share) for name in some)):
-                searched += 1
-                if page.partition("\n")[2]:
-                    pages.append(page if page.endswith("\n") else page + "\n")
-                    room -= utf8_length(page)
-        return search_header(len(pages), searched, len(names), self._language) + quoted("".join(pages), names)
-
-    async def _hits(self, name: str, query: Query, tenants: TenantNames, max_bytes: int) -> str:
-        """A page of hits; of an artifact that has no lines, or is gone, nothing."""
-        try:
-            page = await self._reader.page(await self._found(name, tenants), query, max_bytes)
-        except (ArtifactNotFound, BadArtifactQuery, RangeOutside):
-            return ""
-        return page.decode("utf-8", "replace")
 
 
 MAX_REQUESTS: Final = 200

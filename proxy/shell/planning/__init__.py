@@ -1,6 +1,5 @@
 """From the bytes of a request to what is sent in its place, and what is remembered of the request."""
 
-from proxy.shell.planning.hidden_calls import HiddenCallMemory
 from proxy.shell.planning.memory import (
     ConversationMemory,
     HeldConversations,
@@ -16,7 +15,6 @@ from proxy.shell.planning.planner import Planner
 __all__ = [
     "ConversationMemory",
     "HeldConversations",
-    "HiddenCallMemory",
     "LastSent",
     "Match",
     "Pipelines",

@@ -27,7 +27,6 @@ from proxy.core.models import (
     smallest,
 )
 from proxy.core.overflow import Terms
-from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.tokens import ByteClassCounter, Counter, with_images_of
 from proxy.shell.models import ModelResolver, counter_for
 from proxy.shell.planning.pipelines import Pipelines
@@ -73,7 +72,7 @@ class PlanInputs:
     has_shell: bool
     """Whether they offer a shell, whatever else can read files."""
     has_tools: bool
-    """Whether there are any, besides the proxy's own."""
+    """Whether the client has any."""
     terms: Terms
     pipeline: Pipeline = field(repr=False, compare=False)
     """The steps, which follow from all of these."""
@@ -126,7 +125,7 @@ class KnownInputs:
         roughly = rough and not request.has_images and request.full_bytes <= limits.rough_bytes
         members = wire.long_members(request)
         texts = _Texts(
-            terms.tools or wire.tools(request),
+            wire.tools(request),
             wire.instructions(request.members) + limits.preamble,
             tuple(members.items()) if members else (),
         )
@@ -215,6 +214,11 @@ class KnownInputs:
             is_replayed=not terms.is_for_one_send,
             results_hold_media=wire.results_hold_media,
         )
+        tool_size = None
+        if terms.tools is not None:
+            tool_size = size_of_tools(wire.own_tool.definition, counter)
+            if self._pipelines.retrieval_policy == "always":
+                base, tool_size = base + tool_size, None
         return PlanInputs(
             profile,
             counter.name,
@@ -228,7 +232,7 @@ class KnownInputs:
             has_shell,
             has_tools,
             terms,
-            replace(pipeline, local=(while_wanted, *pipeline.local), has_tools=has_tools),
+            replace(pipeline, local=(while_wanted, *pipeline.local), has_tools=has_tools, tool_size=tool_size),
         )
 
 
@@ -255,5 +259,5 @@ def _beside(
         reach_with(names, sees_files=sees_files),
         offers_subagent(names),
         offers_shell(names),
-        any(name != RETRIEVAL_TOOL for name in names),
+        bool(names),
     )

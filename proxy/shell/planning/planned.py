@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import operator
+import re
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct, field, structs
 
+from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction import Plan, Progress, Reading
 from proxy.core.conversation import Edit, Message, Reason, Resolved
+from proxy.core.notices import MARK, is_ours
 from proxy.core.text import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
 from proxy.wire import Request, Wire
@@ -49,6 +52,8 @@ def name_of_conversation(tenant: str, messages: Sequence[Message]) -> str:
     return ""
 
 
+_MARK: Final = MARK.encode()
+_NAMED: Final = re.compile(ARTIFACT_NAME)
 _RAW: Final = operator.attrgetter("raw")
 
 
@@ -103,8 +108,6 @@ class Planned(Struct):
     """Results for the references in the messages."""
     lookup_seconds: float = 0.0
     """How long the look-ups for this request took: time of others, not the proxy's own."""
-    unknown: tuple[str, ...] = ()
-    """Marks of messages that may hide calls of the proxy's own tool."""
     members: Mapping[str, Raw] = field(default_factory=dict)
     """Members that are sent in addition to the request's own, or in place of them."""
     offered: bool = False
@@ -189,6 +192,15 @@ class Planned(Struct):
     def new_edits(self) -> tuple[Edit, ...]:
         """The edits of messages that are new."""
         return tuple([e for e in self.plan.edits if e.message is not None and e.message >= self.known_messages])
+
+    def lost(self) -> list[str]:
+        """The names of all artifacts that its conversation has lost, the newest first: what this plan takes out, and
+        what notices in the messages name."""
+        names = [artifact.id for artifact in reversed(self.plan.artifacts)]
+        for message in reversed(self.request.conversation.messages):
+            if message.raw.find(_MARK) >= 0:
+                names += [name for _, text in message.texts() if is_ours(text) for name in _NAMED.findall(text)]
+        return list(dict.fromkeys(names))
 
     def with_reply(self, reply_tokens: int | None) -> Planned:
         """A copy with this reply limit, unless its own is lower."""

@@ -19,9 +19,8 @@ from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolve
 from proxy.core.models import LimitName, facts
 from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
 from proxy.core.overflow import FAULTS, Terms, VerdictKind
-from proxy.core.retrieval_tool import RETRIEVAL_TOOL, lacking_result
+from proxy.core.retrieval_tool import lacking_result
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
-from proxy.shell.planning.hidden_calls import Hidden, HiddenCallMemory
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
@@ -71,14 +70,11 @@ class Planner:
         pipelines: Pipelines,
         models: ModelResolver,
         lookup: Resolver | None = None,
-        hidden: HiddenCallMemory | None = None,
     ) -> None:
         self._pipelines = pipelines
         self.models = models
         self._inputs = KnownInputs(pipelines, models)
         self._lookup = lookup
-        self._hidden = hidden
-        """None: nothing is ever hidden."""
         self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
         self._refused = RefusedHistories()
 
@@ -115,12 +111,6 @@ class Planner:
             lookup_seconds += time.perf_counter() - started
             if is_news:
                 planned = await self._run(came, match, resolved)
-        if planned.unknown and self._hidden:
-            if await self._hidden.look_up(tenant.hex(), planned.unknown):
-                if match and match.remembered.knowledge.unknown:  # known messages may lack what was found
-                    came.beginning, match = None, None
-                planned = await self._run(came, match, resolved)
-            planned = structs.replace(planned, unknown=self._hidden.unknown(tenant.hex(), planned.unknown))
         if lookup_seconds >= WAITED_SECONDS:
             planned = structs.replace(planned, lookup_seconds=lookup_seconds)
         if will_be_known:
@@ -162,8 +152,6 @@ class Planner:
 
     def _again(self, planned: Planned, terms: Terms) -> Planned:
         wire, request, refusal = planned.wire, planned.request, terms.repairs
-        if terms.tools is None and planned.inputs.terms.tools is not None:
-            request = self._without_our_calls(planned)
         if refusal is not None and refusal.kind is VerdictKind.SEAL:
             request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message)
         elif refusal is not None and refusal.kind in FAULTS:
@@ -175,15 +163,6 @@ class Planner:
             request = repaired(wire, request, refusal.upstream_message, text)
         terms = terms._replace(repairs=None)
         return self.made(wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
-
-    def _without_our_calls(self, planned: Planned) -> Request:
-        """The request without the calls of the proxy's own tool that were put into its history."""
-        wire, request = planned.wire, planned.request
-        calls = (call.name for message in request.conversation for call in message.calls)
-        if not request.put_in or RETRIEVAL_TOOL not in calls:  # what a repair has put in stays
-            return request
-        plain = structs.replace(wire.parse(request.body, None, 0), model=request.model, is_lifted=request.is_lifted)
-        return self._healed(wire, planned.tenant, plain, 0)
 
     def note_healed(self, refused: Planned, healed: Planned, kind: VerdictKind) -> None:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
@@ -242,11 +221,6 @@ class Planner:
         terms = planned.inputs.terms
         return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)
 
-    async def keep_hidden(self, tenant: str, hidden: Hidden) -> None:
-        """Keep what a response hides from its client; it is put back into the client's next requests."""
-        if self._hidden is not None:
-            await self._hidden.keep(tenant, hidden)
-
     def page_bytes(self, planned: Planned) -> int:
         """How many bytes all results of the proxy's own tool may hold at a time in a response to this."""
         return self._pipelines.page_bytes(planned.request.model, planned.inputs.budget)
@@ -299,15 +273,8 @@ class Planner:
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self._refuses_our_tool(wire, request, tenant, tools):
             tools = None
-        unknown: tuple[str, ...] = ()
         if tools is not None:
             access = structs.replace(access, tool=True)
-            if self._hidden is not None:
-                request, unknown = self._hidden.completed(tenant.hex(), wire, request)
-                if known is not None and known.unknown:
-                    unknown = (*known.unknown, *unknown)
-        elif request.put_in:  # our calls in it go with the tool: no other replica would put them in
-            return self._plan(came, None, resolved)
         request = self._healed(wire, tenant.hex(), request, shared)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
@@ -321,7 +288,7 @@ class Planner:
                 request = request.sharing(before)
                 pairs = enumerate(zip(before, request.conversation.messages, strict=False))
                 others = {index: message for index, (earlier, message) in pairs if message is not earlier}
-        planned = self.made(
+        return self.made(
             wire,
             request,
             tenant.hex(),
@@ -332,7 +299,6 @@ class Planner:
             others,
             goes_on=goes_on,
         )
-        return structs.replace(planned, unknown=unknown) if unknown else planned
 
     def made(
         self,
@@ -363,7 +329,8 @@ class Planner:
             inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
             made, progress = plan(request.conversation, inputs.base, _steps(request, inputs, resolved), reading=reading)
             lowered = _lowered(request, inputs, made)
-        offered = terms.tools is not None and not wire.forces_a_call(request.members)
+        offered = made.has_tool or (terms.tools is not None and self._pipelines.retrieval_policy == "always")
+        offered = offered and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, len(request.healed))
         last_sent = known.last_sent if known is not None and goes_on else LastSent()
         return Planned(

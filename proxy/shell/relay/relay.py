@@ -43,7 +43,16 @@ from proxy.shell.relay.sends import (
     overflow,
     without_encoding,
 )
-from proxy.shell.relay.tool_loop import Retrieval, StreamedResponse, ToolLoop, WholeResponse, watched
+from proxy.shell.relay.tool_loop import (
+    MAX_LEFT_OUT,
+    MAX_LEFT_OUT_BYTES,
+    LeftOut,
+    Retrieval,
+    StreamedResponse,
+    ToolLoop,
+    WholeResponse,
+    watched,
+)
 from proxy.shell.resources import Kept, in_thread, logger
 from proxy.shell.telemetry import Recorder, RequestRecord, client_name
 from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, header
@@ -112,7 +121,9 @@ class Relay:
         self._sends = Sends(settings, planner, store, self._judge)
         self._tenants = tenants
         self._recorder = recorder
-        self._retrieval = Retrieval(planner, tools, recorder, settings.language, settings.overflow.keepalive_seconds)
+        keepalive_seconds = settings.overflow.keepalive_seconds
+        left_out = LeftOut(MAX_LEFT_OUT, MAX_LEFT_OUT_BYTES)
+        self._retrieval = Retrieval(planner, tools, recorder, settings.language, keepalive_seconds, left_out)
         self._held = HeldConversations()
 
     async def serve(self, came: Arrived, record: RequestRecord) -> Served:
@@ -134,16 +145,18 @@ class Relay:
         headers = self._sent_headers(came, named, None if mode == "observe" else planned)
         if planned is None or mode == "observe":
             return await self._as_it_came(came, headers, planned, record)
-        kept, has_our_tool = came.kept, planned.inputs.terms.tools is not None  # and may call it, even if withheld here
+        kept, again = came.kept, None
+        if planned.offered and self._retrieval.left_out:
+            pending = PendingRequest(came.target, headers, came.received, planned, kept)
+            planned, again = await ToolLoop(self._retrieval, self._send_round, pending, record, planned).catch_up()
         planned = await self._ready(planned, record)
         if planned.request.is_rewritten:  # as the client would have written it
             headers = without_encoding(headers)
             came.received.become(planned.request.body)
-        pending = PendingRequest(came.target, headers, came.received, planned, kept, early=came.early)
+        pending = PendingRequest(came.target, headers, came.received, planned, kept, again, early=came.early)
         self._recorder.plan_made(record)
         attempt = await self._answer(pending, record)
-        has_our_tool = has_our_tool and attempt.planned.inputs.terms.tools is not None
-        if has_our_tool and attempt.cure.kind is not AttemptKind.ORIGINAL:
+        if attempt.planned.offered and attempt.cure.kind is not AttemptKind.ORIGINAL:
             await kept.rest()
             rounds = ToolLoop(self._retrieval, self._send_round, pending, record, attempt.planned)
             return Served(await watched(attempt.response, rounds), attempt)
@@ -158,7 +171,7 @@ class Relay:
         headers = self._with_key(headers, came.wire)
         if planned is None or b"accept-encoding" not in named:
             return headers
-        read_on_the_way = planned.inputs.terms.tools is not None or self._settings.overflow.keepalive_seconds
+        read_on_the_way = planned.offered or self._settings.overflow.keepalive_seconds
         return accepting(headers, UNCOMPRESSED if read_on_the_way else READABLE)
 
     async def _as_it_came(

@@ -75,10 +75,10 @@ class PendingRequest(Discreet, frozen=True):
     """Takes what a response sends before it has content; None: those bytes wait for the rest."""
 
     def rendered(self, cure: Cure, planned: Planned, history: Sequence[Attempt]) -> tuple[Headers, bytes]:
-        """Headers and body of one send; a client that already has the beginning of a response, uncompressed, gets the
-        rest like that."""
+        """Headers and body of one send. A reply that may call the proxy's own tool is read on the way, so it comes
+        uncompressed; and a client that already has the beginning of a response like that gets the rest like that."""
         headers = self.headers
-        if history and any(one.response.has_begun for one in history):
+        if history and (planned.offered or any(one.response.has_begun for one in history)):
             headers = accepting(headers, UNCOMPRESSED)
         if cure.kind is AttemptKind.ORIGINAL or not planned.changed:
             return headers, self.received.body

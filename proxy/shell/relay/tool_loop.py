@@ -10,22 +10,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, structs
 
 from proxy.core.compaction import Plan
-from proxy.core.conversation import Size
+from proxy.core.conversation import Message, Size
 from proxy.core.notices import READING, Language, framed, say
 from proxy.core.overflow import Counted, Terms
 from proxy.core.retrieval_tool import (
-    HISTORY_BYTES,
     AssistantMessage,
-    Continuation,
-    HiddenToolCalls,
     Wanted,
-    extended,
     notice,
     stopped,
     wanted_by,
@@ -37,8 +33,8 @@ from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
-from proxy.shell.relay.sends import PendingRequest
-from proxy.shell.resources import logger
+from proxy.shell.relay.sends import Again, PendingRequest
+from proxy.shell.resources import BoundedMap, logger
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.upstream import Headers
 
@@ -47,6 +43,10 @@ MAX_ROUNDS: Final = 8
 artifact."""
 MAX_CALLS: Final = 8
 """Calls of one round that are answered."""
+MAX_LEFT_OUT: Final = 1_000
+"""Conversations whose left-out calls are remembered."""
+MAX_LEFT_OUT_BYTES: Final = 4 * 1024 * 1024
+"""Limit of what these calls say."""
 MIN_PAGE_BYTES: Final = 500
 """A shorter page would be useless."""
 _NEXT_TOKENS: Final = 400
@@ -59,6 +59,20 @@ Send: TypeAlias = Callable[[PendingRequest, str], Awaitable[tuple[PeekedResponse
 with it, empty for a reply. Raises ProxyError."""
 
 
+class LeftCalls(NamedTuple):
+    """Our calls in a response that also had calls of the client."""
+
+    wanted: Sequence[Wanted | None]
+    messages: int
+    """Number of messages before that response."""
+    last: int
+    """Hash of the last of them: other conversations may have the same beginning."""
+
+
+LeftOut: TypeAlias = BoundedMap[tuple[str, str], LeftCalls]
+"""Those of the latest response of each conversation, by tenant and conversation."""
+
+
 class Retrieval(Struct, frozen=True):
     """Shared by the rounds of every response."""
 
@@ -68,6 +82,16 @@ class Retrieval(Struct, frozen=True):
     language: Language
     keepalive_seconds: float | None
     """How long the client of a stream may hear nothing between two rounds; None: as long as it takes."""
+    left_out: LeftOut
+
+
+class _Calls(NamedTuple):
+    """Our calls in one response."""
+
+    wanted: Sequence[Wanted | None]
+    """None: a call that says nothing of what to read."""
+    answered: Callable[[Sequence[str]], list[Message]]
+    """The texts that answer them → the messages that follow the request."""
 
 
 class _Read(NamedTuple):
@@ -75,8 +99,6 @@ class _Read(NamedTuple):
 
     texts: list[tuple[str, str]]
     """(name of the artifact, empty if none was named; text)."""
-    results: list[bytes]
-    """These texts as tool messages."""
     planned: Planned
     """The plan for the request with these results."""
 
@@ -108,16 +130,17 @@ class ToolLoop(Struct):
         there is none."""
         if self.count == MAX_ROUNDS:
             return None
-        read = await self._read(message)
+        calls = self._calls(message)
+        read = await self._read(calls)
         for is_last in (False, True):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            again = partial(self._again, message)
+            again = partial(self._again, calls)
             round_of = structs.replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
                 answer, planned, self.problem = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
-                read = await self._with_pages(message, 0.0)
+                read = await self._with_pages(calls, 0.0)
             except ProxyError as error:
                 self._fail(error.code)
                 return None
@@ -144,51 +167,68 @@ class ToolLoop(Struct):
         self.problem = problem
         logger().warning("reading_broken", request_id=self.record.request_id, problem=problem)
 
-    async def close(self, message: AssistantMessage | None, first: PeekedResponse, last: PeekedResponse) -> None:
-        """Keep what is needed when the client returns, before it has the end of its response.
+    def leave_out(self, message: AssistantMessage) -> None:
+        """Remember our calls beside the client's: the client gets its own, and the next turn what ours read."""
+        messages = self._received
+        if messages:
+            left = LeftCalls(_wanted(message)[:MAX_CALLS], len(messages), _hash_of(messages[-1]))
+            self.retrieval.left_out.put(self._conversation, left, sum(len(call.arguments) for call in message.own))
 
-        `message`: the model's message, if none of our calls in it is answered yet. `first`: the response whose name the
-        client knows; `last`: the one that holds the whole.
-        """
-        results = () if message is None else await self._left(message)
-        wire, request = self.planned.wire, self.planned.request
-        begun, name = (wire.named_in(request, response.evidence) for response in (first, last))
-        if begun and name and (results or begun != name):
-            continuation = Continuation.of(self.planned.tenant, begun, name, results)
-            await self.retrieval.planner.keep_hidden(self.planned.tenant, continuation)
+    @property
+    def _conversation(self) -> tuple[str, str]:
+        return self.planned.tenant, self.pending.planned.last_sent.conversation
 
-    async def _left(self, message: AssistantMessage) -> Sequence[bytes]:
-        """The results of our calls after which no round follows. Those beside calls of the client are read, and kept
-        for when it returns with its own; otherwise the model has come to its end."""
-        read = await self._read(message) if message.is_mixed else None
-        if read is None:
-            return [self.planned.wire.result(call, self.last_words) for call in message.own]
-        before = map(self.planned.wire.message, message.before)
-        history = reduce(extended, before, self.pending.planned.request.history[-HISTORY_BYTES:])
-        hidden = HiddenToolCalls.of(history, message, read.results)
-        await self.retrieval.planner.keep_hidden(self.planned.tenant, hidden)
-        return read.results
+    @property
+    def _received(self) -> Sequence[Message]:
+        """The messages of the client."""
+        messages, reading = self.planned.request.conversation.messages, self.planned.reading
+        return messages if reading is None else messages[: reading.received]
 
-    async def _read(self, message: AssistantMessage) -> _Read | None:
+    async def catch_up(self) -> tuple[Planned, Again | None]:
+        """The plan with what our calls of the turn before were to read, which came beside the client's own, at its end;
+        and how it is planned again."""
+        left, messages = self.retrieval.left_out.get(self._conversation), self._received
+        is_next = left is not None and left.messages < len(messages)
+        if left is None or not is_next or _hash_of(messages[left.messages - 1]) != left.last:
+            return self.planned, None
+        self.retrieval.left_out.pop(self._conversation)
+        said = notice("beside", self.retrieval.language).rstrip()
+        calls = _Calls(left.wanted, lambda texts: [messages[-1].beside("user", "\n".join([said, *texts]))])
+        read = await self._read(calls)
+        if read is None or not read.planned.plan.may_be_sent:
+            return self.planned, None
+        self.record.note_plan(read.planned)
+        return read.planned, partial(self._again, calls)
+
+    def _calls(self, message: AssistantMessage) -> _Calls:
+        wire = self.planned.wire
+
+        def as_results(texts: Sequence[str]) -> list[Message]:
+            results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
+            return [wire.message(raw) for raw in (message.message, *results)]
+
+        return _Calls(_wanted(message), as_results)
+
+    async def _read(self, calls: _Calls) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(message) if await self.pending.kept.back() else None
+            return await self._read_all(calls) if await self.pending.kept.back() else None
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
 
-    async def _read_all(self, message: AssistantMessage) -> _Read:
+    async def _read_all(self, calls: _Calls) -> _Read:
         self.count += 1
         self.record.retrieval_rounds = self.count
         for share in _SHARES:
-            read = await self._with_pages(message, share)
+            read = await self._with_pages(calls, share)
             if _leaves_room(read.planned.plan):
                 break
         for artifact, text in read.texts:
             self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
         return read
 
-    async def _again(self, message: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
+    async def _again(self, calls: _Calls, refused: Planned, terms: Terms) -> Planned:
         """The plan for a round that was refused. For a goal, its pages are made smaller here, because a plan does not
         cut them. If all that stays is beyond the goal, the smallest page that fits stays with it."""
         planner, goal_tokens = self.retrieval.planner, terms.goal_tokens
@@ -196,41 +236,47 @@ class ToolLoop(Struct):
             return await planner.again(refused, terms)
         fitting = None
         for share in _SHARES:
-            read = await self._with_pages(message, share)
+            read = await self._with_pages(calls, share)
             planned = await planner.again(read.planned, terms)
             if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
                 return planned
             fitting = planned if share and planned.plan.fits else fitting
         return fitting or planned
 
-    async def _with_pages(self, message: AssistantMessage, share: float) -> _Read:
-        wanted = [wanted_by(call.arguments) for call in message.own]
+    async def _with_pages(self, calls: _Calls, share: float) -> _Read:
+        wanted, language = calls.wanted, self.retrieval.language
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         if share:
             texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
         else:
-            language = self.retrieval.language
             texts = [
                 notice("no_room", language, name=one.artifact) if one else notice("unnamed", language) for one in wanted
             ]
-        wire = self.planned.wire
-        results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
-        messages = [wire.message(raw) for raw in (message.message, *results)]
+        messages = calls.answered(texts)
         planned = await self.retrieval.planner.plan_further(self.planned, messages, may_cut=not share)
         named = [one.artifact if one else "" for one in wanted]
-        return _Read(list(zip(named, texts, strict=True)), results, planned)
+        return _Read(list(zip(named, texts, strict=True)), planned)
 
     async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
         """The text that answers each call."""
-        texts = await asyncio.gather(*(self._text(one, page_bytes) for one in wanted[:MAX_CALLS]))
+        planned, read = self.planned, self.retrieval.tools.read
+        lost, total = planned.lost(), planned.message_count
+        reading = (read(one, (planned.tenant,), page_bytes, lost, total) for one in wanted[:MAX_CALLS])
+        texts = [found.text for found in await asyncio.gather(*reading)]
         texts += [notice("many", self.retrieval.language, calls=MAX_CALLS)] * (len(wanted) - MAX_CALLS)
         if self.count == MAX_ROUNDS:
             last = say(READING, "last", self.retrieval.language, rounds=MAX_ROUNDS)
             texts[-1] += f"\n{framed(last)}\n"
         return texts
 
-    async def _text(self, wanted: Wanted | None, page_bytes: int) -> str:
-        return (await self.retrieval.tools.read(wanted, (self.planned.tenant,), page_bytes)).text
+
+def _wanted(message: AssistantMessage) -> list[Wanted | None]:
+    return [wanted_by(call.arguments) for call in message.own]
+
+
+def _hash_of(message: Message) -> int:
+    """A hash of what a client repeats of a message; it moves cache marks, which may turn a text into a block."""
+    return hash((message.role, message.answers, *(text for _, text in message.texts())))
 
 
 def _leaves_room(plan: Plan) -> bool:
@@ -277,12 +323,11 @@ class WholeResponse:
                 rounds.record.note_usage(reply.usage)
                 if message is None or message.is_mixed:
                     if message is not None:
-                        await rounds.close(message, current, current)
+                        rounds.leave_out(message)
                     return cls(current, [], counted)._saying(reply.last_words(), came)
                 following = await rounds.following(message, as_stream=False)
                 body = None if following is None else await rounds.body_of(following)
                 if following is None or body is None:
-                    await rounds.close(message, current, current)
                     return cls(current, [], counted)._saying(reply.stopped(rounds.last_words), came)
                 await current.aclose()
                 current, (pieces, rest) = following, body
@@ -342,8 +387,8 @@ class StreamedResponse:
             message = stream.end()
             self._rounds.record.note_usage(stream.usage)
             if message is None or message.is_mixed:
-                if message is not None or self._current is not self._first:
-                    await self._rounds.close(message, self._first, self._current)
+                if message is not None:
+                    self._rounds.leave_out(message)
                 yield stream.last_words()
                 return
             seconds = self._rounds.retrieval.keepalive_seconds
@@ -355,7 +400,6 @@ class StreamedResponse:
                     yield wire.framing.comment
                 following, self._coming = self._coming.result(), None
             if following is None:
-                await self._rounds.close(message, self._first, self._current)
                 yield stream.stopped(self._rounds.last_words)
                 return
             await self._current.aclose()

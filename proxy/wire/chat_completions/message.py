@@ -25,7 +25,7 @@ from proxy.core.conversation import (
     ToolCall,
 )
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage, Reader, meant
+from proxy.wire.json_messages import ROLES, JsonMessage, Reader
 from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
 
 # Calls
@@ -47,18 +47,6 @@ def name_of(tool: Any) -> str:
     return jsontext.string_in(
         jsontext.object_in(tool, "function") or jsontext.object_in(tool, "custom") or tool, "name"
     )
-
-
-def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
-    """Id, name and arguments of each call, opened, so that their spelling does not matter."""
-    return [_meant(jsontext.opened(raw)) for raw in calls[:MAX_CALLS]]
-
-
-def _meant(call: Any) -> list[Any]:
-    function = jsontext.object_in(call, "function")
-    if not function:
-        return [call]
-    return [call.get("id"), function.get("name"), meant(function.get("arguments"))]
 
 
 def texts_of_call(call: Any) -> list[str]:
@@ -304,18 +292,6 @@ class ChatMessage(JsonMessage, frozen=True):
         extra = jsontext.object_in(first, "extra_content")
         google = {**jsontext.object_in(extra, "google"), "thought_signature": _UNVERIFIED}
         return self.spliced({(_CALLS, 0, "extra_content"): jsontext.dump({**extra, "google": google})})
-
-    def conversational(self) -> Any:
-        if self.calls:
-            return meant_by(jsontext.items(self.members()[_CALLS]))
-        return "\n".join(texts_of(self.content())).strip()
-
-    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The message with these calls at these positions among its own."""
-        found = list(jsontext.items(self.members()[_CALLS]))
-        for position, call in calls.items():
-            found.insert(position, call)
-        return self.read(jsontext.spliced(self.raw, {(_CALLS,): jsontext.join_array(found)}))
 
 
 def texts_of(content: Any) -> Iterator[str]:

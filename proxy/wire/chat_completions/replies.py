@@ -13,7 +13,6 @@ from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.chat_completions.message import meant_by
 from proxy.wire.replies import (
     MAX_KEPT_BYTES,
     Changes,
@@ -54,7 +53,7 @@ def reply_in(message: Mapping[str, Raw]) -> AssistantMessage:
     sent_back = {"role": b'"assistant"', "content": b"null"}
     sent_back |= {name: raw for name in _SENT_BACK if (raw := bytes(message.get(name, b"null"))) != b"null"}
     texts = {name: text for name in TEXT_MEMBERS if isinstance(text := jsontext.opened(message.get(name)), str)}
-    return AssistantMessage(jsontext.join_object(sent_back), own, others, meant_by(others), texts)
+    return AssistantMessage(jsontext.join_object(sent_back), own, others, texts)
 
 
 def _own_in(call: Any) -> tuple[object, object] | None:

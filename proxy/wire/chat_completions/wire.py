@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 from proxy.core.conversation import Message
@@ -84,6 +85,7 @@ class ChatCompletions(Wire):
     path = "/chat/completions"
     end = b"/chat/completions"
     results_hold_media = False
+    forms = MappingProxyType({"response_format": ()})
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of(
         "prompt_tokens", "completion_tokens", "cached_tokens|cache_read_input_tokens|prompt_cache_hit_tokens"
     )
@@ -95,9 +97,10 @@ class ChatCompletions(Wire):
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
         """None if several replies are requested: a call in one of them could not be answered."""
         found = super().with_tool(request, policy)
-        if found is None or "functions" in request.members:
+        members = request.members
+        if found is None or "functions" in members:
             return None
-        replies = jsontext.opened(request.members.get("n"))
+        replies = jsontext.opened(members["n"]) if "n" in members else 1
         return None if isinstance(replies, int) and replies > 1 else found
 
     def is_plainly_a_reply(self, evidence: bytes) -> bool:

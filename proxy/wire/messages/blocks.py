@@ -17,7 +17,7 @@ import msgspec
 from proxy.core.content_types import is_address, last_of
 from proxy.core.conversation import Attachment, ImageView, Route, Shape, Shown
 from proxy.core.text import jsontext
-from proxy.wire.json_messages import LONG, MAX_CALLS, Reader, leniently
+from proxy.wire.json_messages import LONG, Reader, leniently
 from proxy.wire.media import attachment_of as attachment_of_any
 from proxy.wire.media import name_in
 
@@ -159,12 +159,6 @@ def _brings_tools(value: Any, depth: int = 0) -> bool:
 def holds_compaction(content: Any) -> bool:
     """Whether a content has a compaction block, so that the API ignores everything before it."""
     return any(kind_of(block) == COMPACTION for block in jsontext.listed(content))
-
-
-def meant_by(content: Any) -> list[list[Any]]:
-    """Id, name and input of each call, opened, so that their spelling does not matter."""
-    calls = [block for block in jsontext.listed(content) if kind_of(block) == CALL]
-    return [[call.get("id"), call.get("name"), call.get("input")] for call in calls[:MAX_CALLS]]
 
 
 # Blocks with media

@@ -48,7 +48,6 @@ from proxy.wire.messages.blocks import (
     kind_of,
     mark_in,
     may_bring_tools,
-    meant_by,
     media_in,
     rest_of,
     role_and_content,
@@ -358,22 +357,6 @@ class ApiMessage(JsonMessage, frozen=True):
         if not lonely:
             return self
         return self.spliced({("content", at): None for at in lonely}) if len(lonely) < len(blocks) else None
-
-    def conversational(self) -> Any:
-        if self.calls:
-            return meant_by(self.content())
-        if self.role != "assistant":
-            return self.text().strip()
-        return "\n".join(text for _, text in self.texts()).strip()
-
-    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The message with these calls at these positions among its own."""
-        found = [bytes(item) for item in jsontext.items(cast(Raw, self.raw_content()))]
-        for position, call in calls.items():
-            places = [at for at, raw in enumerate(found) if kind_of(jsontext.opened(raw)) == CALL]
-            behind = places[-1] + 1 if places else len(found)
-            found.insert(places[position] if position < len(places) else behind, call)
-        return self.again(jsontext.spliced(self.raw, {("content",): jsontext.join_array(found)}))
 
     def unmarked(self) -> bytes:
         """Its bytes without cache marks, and with a single text as a string: clients make it a list to mark it."""

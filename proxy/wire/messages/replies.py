@@ -17,7 +17,7 @@ import msgspec
 from proxy.core.overflow import Counted
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, jsontext
-from proxy.wire.messages.blocks import CALL, RESULT, kind_of, meant_by, text_in
+from proxy.wire.messages.blocks import CALL, RESULT, kind_of, text_in
 from proxy.wire.replies import (
     Changes,
     Reply,
@@ -123,7 +123,7 @@ def reply_in(blocks: Sequence[bytes]) -> AssistantMessage:
     sent_back = [raw for raw, block in opened if text_in(block) != ""]
     message = jsontext.join_object({"role": b'"assistant"', "content": jsontext.join_array(sent_back)})
     words = "\n".join(filter(None, (text_in(block) for _, block in opened)))
-    return AssistantMessage(message, own, others, meant_by([jsontext.opened(raw) for raw in others]), {TEXT: words})
+    return AssistantMessage(message, own, others, {TEXT: words})
 
 
 def _own_in(block: Any) -> tuple[object, object] | None:

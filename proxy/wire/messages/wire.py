@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -145,6 +146,7 @@ class Messages(Wire):
     shape = SHAPE
     read_message = staticmethod(ApiMessage.read)
     own_tool = OwnTool(_DEFINITION, partial(names_in, name_of=partial(jsontext.string_in, name="name")))
+    forms = MappingProxyType({"output_format": (), "output_config": ("format",)})
     result_of = staticmethod(result_of)
     name = "messages"
     api = "messages"

@@ -203,22 +203,6 @@ class OllamaMessage(JsonMessage, frozen=True):
         """No reasoning is sealed."""
         return self
 
-    def conversational(self) -> Any:
-        if self.calls:
-            return meant_by(jsontext.items(self.members()[_CALLS]))
-        content = jsontext.opened(self.content_at()[1])
-        return content.strip() if isinstance(content, str) else ""
-
-    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The message with these calls; its own ones keep the ids by which results are paired with them."""
-        written, known = list(jsontext.items(self.members()[_CALLS])), list(self.calls)
-        for position, raw in calls.items():
-            written.insert(position, raw)
-            (call,) = calls_in(jsontext.join_array([raw]))
-            known.insert(position, ToolCall(f"{_PLACE}{_PLACE}{position}", call.name))
-        made = self.read(jsontext.spliced(self.raw, {(_CALLS,): jsontext.join_array(written)}))
-        return msgspec.structs.replace(made, calls=tuple(known))
-
 
 def calls_in(raw: Raw) -> tuple[ToolCall, ...]:
     """The calls in a list of calls, by their ids if all have one, or by their places.
@@ -255,11 +239,6 @@ def _answering(result: OllamaMessage, call_id: str) -> OllamaMessage:
 
 _IS_OPEN: Final = attrgetter("is_open")
 """Asked of every message in every turn."""
-
-
-def meant_by(calls: Sequence[Raw]) -> list[list[Any]]:
-    """Name and arguments of each call: most clients drop the ids."""
-    return [[f.get("name"), f.get("arguments")] for _, f in _functions([jsontext.opened(raw) for raw in calls])]
 
 
 def _functions(calls: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Final
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.ollama.message import meant_by
 from proxy.wire.replies import Changes, MessageReply, Reply, RoundsUsage, StreamedReply, calls_apart
 from proxy.wire.streams import Framing, Splitter
 
@@ -99,7 +98,7 @@ def reply_in(message: Mapping[str, Raw]) -> AssistantMessage:
     sent_back = {name: bytes(message[name]) for name in _SENT_BACK if bytes(message.get(name, b"null")) != b"null"}
     texts = {name: text for name in _TEXTS if isinstance(text := jsontext.opened(message.get(name)), str)}
     raw = jsontext.join_object({"role": b'"assistant"', **sent_back})
-    return AssistantMessage(raw, own, others, meant_by(others), texts)
+    return AssistantMessage(raw, own, others, texts)
 
 
 def _own_in(call: Any) -> tuple[object, object] | None:

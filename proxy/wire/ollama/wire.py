@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, cast
 
 from msgspec.structs import replace
@@ -68,6 +69,7 @@ class Ollama(Wire):
     shape = SHAPE
     read_message = staticmethod(OllamaMessage.read)
     own_tool = OwnTool(_DEFINITION, partial(names_in, name_of=_name))
+    forms = MappingProxyType({"format": ()})
     result_of = staticmethod(result_of)
     framing = LINES
     name = "ollama"

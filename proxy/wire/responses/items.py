@@ -14,7 +14,7 @@ import msgspec
 
 from proxy.core.conversation import ImageView, ToolCall
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.json_messages import Reader, meant
+from proxy.wire.json_messages import Reader
 
 
 class Kind(IntEnum):
@@ -305,11 +305,3 @@ def _viewed(part: Mapping[str, Any]) -> ImageView | None:
         return None
     detail = part.get("detail")
     return ImageView(part.get("image_url") or part.get("url"), detail if isinstance(detail, str) else None)
-
-
-def meant_by(item: Any) -> list[Any]:
-    """Id, name and arguments of a call, opened, so that their spelling does not matter."""
-    if not isinstance(item, dict):
-        return [item]
-    arguments = item.get("arguments", item.get("input"))
-    return [item.get("call_id"), item.get("name") or item.get("type"), meant(arguments)]

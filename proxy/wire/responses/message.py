@@ -37,7 +37,7 @@ from proxy.core.conversation import (
 )
 from proxy.core.notices import HISTORY, say
 from proxy.core.text import Path, Raw, jsontext
-from proxy.wire.json_messages import MAX_CALLS, ROLES, JsonMessage
+from proxy.wire.json_messages import ROLES, JsonMessage
 from proxy.wire.media import attachment_of, may_hold_media
 from proxy.wire.responses.items import (
     FOUND_TOOLS,
@@ -48,7 +48,6 @@ from proxy.wire.responses.items import (
     has_foreign_id,
     head_of,
     is_sealed,
-    meant_by,
     media_in,
     read_texts,
     said_at,
@@ -258,22 +257,6 @@ class ResponsesMessage(JsonMessage, frozen=True):
         found = super().with_ids(ids)
         opened = found._opened() if most and self.raw.find(b'"id"') >= 0 else ()
         return found.spliced({(at, "id"): None for at, item in enumerate(opened) if has_foreign_id(item, most)})
-
-    def conversational(self) -> Any:
-        if self.calls:
-            calls = [jsontext.opened(raw) for raw in self.items() if head_of(raw).kind is Kind.CALL]
-            return [meant_by(call) for call in calls[:MAX_CALLS]]
-        return "\n".join(text for _, text in self.texts()).strip()
-
-    def with_calls(self, calls: Mapping[int, bytes]) -> Self:
-        """The message with these calls at these positions among its own, each right before the call that followed
-        it."""
-        found = list(self.items())
-        for position, call in sorted(calls.items()):
-            places = [index for index, raw in enumerate(found) if head_of(raw).kind is Kind.CALL]
-            found.insert(places[position] if position < len(places) else len(found), call)
-        heads = [head_of(raw) for raw in found]
-        return replace(self, raw=b",".join(found), calls=tuple(call_of(h) for h in heads if h.kind is Kind.CALL))
 
 
 def _role_of(head: Head) -> str:

@@ -12,8 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from msgspec.structs import replace
-
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, AssistantMessage
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.protocol import error_in_body
@@ -27,8 +25,7 @@ from proxy.wire.replies import (
     calls_apart,
     content_of,
 )
-from proxy.wire.responses.items import Kind, head_of, meant_by, texts_at
-from proxy.wire.responses.message import read_items
+from proxy.wire.responses.items import Kind, head_of, texts_at
 from proxy.wire.streams import data_of
 
 # Counts
@@ -109,16 +106,8 @@ def is_own_call(item: Any) -> bool:
     return isinstance(item, dict) and item.get("type") == "function_call" and item.get("name") == RETRIEVAL_TOOL
 
 
-def is_linked(response: Mapping[str, Any]) -> bool:
-    """Whether the server keeps the items of a response and refuses one without the other, reasoning and what follows
-    it, in whatever form they come back: "Item 'rs_…' of type 'reasoning' was provided without its required following
-    item." and "Item 'msg_…' of type 'message' was provided without its required 'reasoning' item: 'rs_…'."
-    (vercel/ai#10829, openai/openai-agents-python#3207). OpenAI's says that it keeps them."""
-    return response.get("store") is True
-
-
-def reply_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
-    """Read the output of a response. `is_stored`: whether its server keeps it, so that reasoning needs only its id."""
+def reply_in(output: Sequence[Raw]) -> AssistantMessage:
+    """Read the output of a response."""
     sent_back: list[bytes] = []
     calls: list[bytes] = []
     texts: list[str] = []
@@ -126,7 +115,7 @@ def reply_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
         kind, item = head_of(raw).kind, jsontext.opened(raw)
         # A server that keeps nothing does not find reasoning by its id alone: "Item with id 'rs_…' not found. Items are
         # not persisted when `store` is set to false." (openai/openai-agents-python#919)
-        if kind is Kind.REASONING and not (is_stored or item.get("encrypted_content") or item.get("content")):
+        if kind is Kind.REASONING and not (item.get("encrypted_content") or item.get("content")):
             continue
         sent_back.append(raw)
         if kind is Kind.CALL:
@@ -134,9 +123,8 @@ def reply_in(output: Sequence[Raw], *, is_stored: bool) -> AssistantMessage:
         elif kind is Kind.MESSAGE:
             texts += [text for _, text in texts_at(item, ())]
     own, others = calls_apart(calls, _own_in)
-    meant = [meant_by(jsontext.opened(raw)) for raw in others]
     spoken = {CONTENT: "\n\n".join(texts)} if any(texts) else {}
-    return AssistantMessage(b",".join(sent_back), own, others, meant, spoken)
+    return AssistantMessage(b",".join(sent_back), own, others, spoken)
 
 
 def _own_in(item: Any) -> tuple[object, object] | None:
@@ -174,25 +162,14 @@ def missing_result(calls: bytes, call_id: str, text: str) -> bytes:
 COMPLETED: Final = "completed"
 
 
-def shown_of(output: Sequence[Raw], *, is_last: bool, is_linked: bool = False) -> list[bytes]:
-    """The items of a round that the client gets, without our calls. If another round follows, the reasoning is left out
-    too, because it belongs to a hidden call; if it is linked to what follows it, only where that is such a call."""
-    shown: list[bytes] = []
-    thoughts: list[bytes] = []
-    for raw in map(bytes, output):
-        if head_of(raw).kind is Kind.REASONING and not is_last:
-            thoughts.append(raw)
-        elif not is_own_call(jsontext.opened(raw)):
-            shown += [*thoughts, raw] if is_linked else [raw]
-            thoughts = []
-    return shown
-
-
-def messages_before_calls(shown: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Messages that the client sends back for these items before the one with its calls."""
-    messages = [message for message, _ in read_items(shown)]
-    called = next((index for index, message in enumerate(messages) if message.calls), 0)
-    return tuple(message.raw for message in messages[:called])
+def shown_of(output: Sequence[Raw], *, is_last: bool) -> list[bytes]:
+    """The items of a round that the client gets, without our calls, and without the reasoning that led to them if
+    another round follows."""
+    return [
+        raw
+        for raw in map(bytes, output)
+        if not is_own_call(jsontext.opened(raw)) and (is_last or head_of(raw).kind is not Kind.REASONING)
+    ]
 
 
 def said_by_us(sentence: str, number: int) -> dict[str, Any]:
@@ -206,10 +183,6 @@ class _Response(Reply):
     counts = ResponseUsage
     texts = (CONTENT,)
 
-    def _and_before(self, reply: AssistantMessage, shown: Sequence[bytes]) -> AssistantMessage:
-        """The message with what the client has before it, if the client answers it too."""
-        return replace(reply, before=messages_before_calls([*self._before, *shown])) if reply.is_mixed else reply
-
 
 class ReplyBody(_Response, WholeReply):
     """A response, with the id of the last round's."""
@@ -222,14 +195,13 @@ class ReplyBody(_Response, WholeReply):
         if not isinstance(reply.get("output"), list):
             return None
         self._output = jsontext.items(jsontext.members(self._body)["output"])
-        message = reply_in(self._output, is_stored=reply.get("store") is not False)
-        return self._and_before(message, shown_of(self._output, is_last=True))
+        return reply_in(self._output)
 
     def _is_final(self, reply: Mapping[str, Any]) -> bool:
         return bool(reply.get("status", COMPLETED) != COMPLETED)
 
     def _shown(self) -> Sequence[bytes]:
-        return shown_of(self._output, is_last=False, is_linked=is_linked(self._reply))
+        return shown_of(self._output, is_last=False)
 
     def _merged(self, stopped_with: str | None = None) -> Changes:
         if stopped_with is None and not self._calls_us and not self._before:
@@ -250,8 +222,7 @@ _COMPLETED: Final = "response.completed"
 
 class ReplyStream(_Response, StreamedReply):
     """Events, which are renumbered from the first call of ours on. The end has the id of the first round, as the
-    beginning has: openai-python accepts no other (src/openai/lib/streaming/responses/_responses.py). Reasoning that its
-    server links to what follows it waits until that is known to be the client's: it may not come back without it.
+    beginning has: openai-python accepts no other (src/openai/lib/streaming/responses/_responses.py).
     https://platform.openai.com/docs/api-reference/responses-streaming"""
 
     keeps_plain = False
@@ -262,31 +233,26 @@ class ReplyStream(_Response, StreamedReply):
         """The number of the next event, once events are renumbered."""
         self._id = ""
         """Id of the first round's response."""
-        self._is_linked: bool | None = None
-        """Whether reasoning is linked to what follows it; None before the first event."""
+        self._has_begun = False
+        """Whether an event has come."""
 
     def _begin(self) -> None:
         super()._begin()
         self._indexes: set[int] = set()
         """Indexes of the items whose beginning has come."""
-        self._thoughts: set[int] = set()
-        """Indexes of the reasoning that waits."""
-        self._waiting: list[bytes] = []
-        """Events from the first one of that reasoning on."""
         self._final: Mapping[str, Any] = {}
         """The content of the last event that ends this round."""
 
     def _is_plain(self, piece: bytes) -> bool:
-        return _ITEM not in piece and piece.endswith(b"\n\n") and self._is_linked is not None and not self._waiting
+        return _ITEM not in piece and piece.endswith(b"\n\n") and self._has_begun
 
     def _passed(self, event: bytes) -> bytes:
         found = jsontext.opened(data_of(event))
         if not isinstance(found, dict):
             return event  # perhaps a comment, which keeps the connection alive
         name = jsontext.string_in(found, "type")
-        if self._is_linked is None:
-            response = jsontext.object_in(found, "response")
-            self._id, self._is_linked = jsontext.string_in(response, "id"), is_linked(response)
+        if not self._has_begun:
+            self._id, self._has_begun = jsontext.string_in(jsontext.object_in(found, "response"), "id"), True
         if name in _BEGINNINGS and self._rounds:
             return b""
         if event.find(_ITEM) >= 0:
@@ -297,11 +263,7 @@ class ReplyStream(_Response, StreamedReply):
             self._final, self._round_usage = found, jsontext.object_in(found.get("response"), "usage")
         if self._is_changed and (name in _ENDS or self._held):
             return self._hold(event)
-        if self._must_wait(name, found):
-            self._waiting.append(event)
-            self._kept_bytes += len(event)
-            return b""
-        return self._released() + (self._renumbered(event) if self._is_changed else event)
+        return self._renumbered(event) if self._is_changed else event
 
     def _is_of_ours(self, found: Mapping[str, Any]) -> bool:
         """Whether an event belongs to a call of ours, or begins one, whatever the event is called."""
@@ -310,32 +272,12 @@ class ReplyStream(_Response, StreamedReply):
             return is_own_call(found.get("item"))
         if is_own_call(found.get("item")) and index not in self._indexes:
             if not self._is_changed:
-                number = (content_of(self._waiting[0]) if self._waiting else found).get("sequence_number")
+                number = found.get("sequence_number")
                 self._number = number if isinstance(number, int) else 0
             self._own.add(index)
         if "item" in found:
             self._indexes.add(index)
         return index in self._own
-
-    def _must_wait(self, name: str, found: Mapping[str, Any]) -> bool:
-        """Whether an event belongs to reasoning that waits, or comes after it and is not the beginning of another
-        item."""
-        if name != _ADDED:
-            return bool(self._waiting) and name not in _ENDS
-        index = found.get("output_index")
-        if (
-            jsontext.object_in(found, "item").get("type") != "reasoning"
-            or not self._is_linked
-            or not isinstance(index, int)
-        ):
-            return False
-        self._thoughts.add(index)
-        return True
-
-    def _released(self) -> bytes:
-        """Release the waiting events: the next item is the client's, or there is none."""
-        waiting, self._waiting, self._thoughts = self._waiting, [], set()
-        return b"".join(map(self._renumbered, waiting) if self._is_changed else waiting)
 
     def _renumbered(self, event: bytes, output: bytes | None = None) -> bytes:
         """An event with the number and the index that it has for the client, and with all rounds in its response if it
@@ -361,8 +303,8 @@ class ReplyStream(_Response, StreamedReply):
         if self._kept_bytes <= MAX_KEPT_BYTES and self._events.held_bytes <= MAX_KEPT_BYTES:
             return b""
         self._is_passing = self._failed = True
-        forwarded = b"".join([*self._waiting, *self._held, self._events.rest])
-        self._waiting, self._held = [], []
+        forwarded = b"".join([*self._held, self._events.rest])
+        self._held = []
         return forwarded
 
     def _items(self) -> dict[int, bytes]:
@@ -380,20 +322,18 @@ class ReplyStream(_Response, StreamedReply):
         if self._final.get("type") != _COMPLETED:
             return None
         items = self._items()
-        is_stored = jsontext.object_in(self._final, "response").get("store") is not False
-        reply = reply_in([*items.values()], is_stored=is_stored)
-        shown = [raw for index, raw in items.items() if index not in self._own]
-        return self._and_before(reply, shown) if len(reply.own) == len(self._own) else None
+        reply = reply_in([*items.values()])
+        return reply if len(reply.own) == len(self._own) else None
 
     def _shown(self) -> Sequence[bytes]:
-        return [raw for index, raw in self._items().items() if index not in self._own | self._thoughts]
+        return [raw for index, raw in self._items().items() if index not in self._own]
 
     def last_words(self) -> bytes:
         """The last words, with all rounds in the response."""
-        return self._released() + self._ended()
+        return self._ended()
 
     def stopped(self, sentence: str) -> bytes:
-        """A message before the end. Reasoning that still waits belongs to our call."""
+        """A message before the end."""
         message = said_by_us(sentence, self._rounds)
         part = message["content"][0]
         index = len(self._before) + len(self._shown())

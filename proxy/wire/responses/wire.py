@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -160,6 +161,7 @@ class Responses(Wire):
     read_members = frozenset({"tools", "instructions"})
     results_hold_media = True
     results_may_repeat = True
+    forms = MappingProxyType({"text": ("format",)})
     counts: ClassVar[Sequence[re.Pattern[bytes]]] = patterns_of("input_tokens", "output_tokens", "cached_tokens")
     """`input_tokens` counts the whole prompt, cached or not.
     https://platform.openai.com/docs/api-reference/responses/object"""
@@ -217,19 +219,11 @@ class Responses(Wire):
         return b"[" + b",".join(one for one in inside if one) + b"]"
 
     def with_tool(self, request: Request, policy: RetrievalPolicy) -> bytes | None:
-        """None if items add tools, if a compaction is requested, if the upstream itself adds each round to a
-        conversation or takes items from it, or if the client fetches the response later; nor for a request that
-        continues from a response but keeps none: it is the last of its chain."""
-        members = request.members
-        if request.shape.goes_first_as_it_came or _bringing_tools(request):
-            return None
-        if (
-            is_there(members, "conversation")
-            or cuts_itself(members)
-            or jsontext.opened(members.get("background")) is True
-        ):
-            return None
-        return None if is_there(members, PREVIOUS) and not is_kept(members) else super().with_tool(request, policy)
+        """None if items add tools, if a compaction is requested, or if the upstream holds the conversation or keeps the
+        response: it would wait there for results of our calls, which the client does not know."""
+        shape = request.shape
+        is_held = shape is HELD or shape.goes_first_as_it_came or is_kept(request.members)
+        return None if is_held or _bringing_tools(request) else super().with_tool(request, policy)
 
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
         """`truncation: auto` if the upstream holds the conversation: then it leaves out the oldest items."""

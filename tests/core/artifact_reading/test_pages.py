@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from support.reading_texts import ARTIFACT, answer
 
-from proxy.core.artifact_reading import Query, listing_header, search_header
+from proxy.core.artifact_reading import Query
 from proxy.core.notices import MARK, as_text, is_ours
 from proxy.core.text import LineRange
 from proxy.errors import BadArtifactQuery
@@ -15,15 +15,6 @@ def test_pages_are_recognised_as_ours(language, parameters):
     header, rest = answer(language, **parameters)
     assert header.startswith(as_text(MARK, language))
     assert is_ours(f"{header}\n{rest}")
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_search_says_whether_something_was_not_searched(language):
-    whole, part = search_header(1, 5, 5, language), search_header(1, 5, 1_239, language)
-    assert whole.startswith(as_text(MARK, language))
-    assert part.startswith(whole.removesuffix("]\n"))
-    assert "1,234" in part
-    assert listing_header(50, 1_239, language).startswith(as_text(MARK, language))
 
 
 def test_a_page_says_what_part_it_shows_and_how_to_continue():

@@ -319,7 +319,7 @@ def test_everything_taken_out_of_contents_is_in_an_artifact(history, room):
     assert sorted(originals) == sorted(found[index].raw for index in left_out(made))
 
 
-def test_each_cut_names_the_one_before_and_the_note_names_the_last():
+def test_each_cut_lists_those_before_it_and_the_note_names_the_last():
     history = [system(), user("start")]
     for number in range(120):
         history += exchange([f"line {number} of the log\n" * 30], first_call=number)
@@ -327,7 +327,8 @@ def test_each_cut_names_the_one_before_and_the_note_names_the_last():
     cuts = [artifact for artifact in made.artifacts if "messages" in artifact.id]
     assert len(cuts) > 1
     named = [jsontext.value(artifact.content)["earlier"] for artifact in cuts]
-    assert named == [None, *(artifact.id for artifact in cuts[:-1])]
+    ids = [artifact.id for artifact in cuts]
+    assert named == [ids[:at][::-1] for at in range(len(ids))]
     (note,) = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
     assert note.artifact == cuts[-1]
     assert cuts[-1].id in note.becomes

@@ -74,7 +74,7 @@ def test_a_call_without_a_pattern_requests_everything(arguments):
 @pytest.mark.parametrize(("given", "context"), [({}, 0), ({"context": 2}, 2), ({"context": "2"}, 2)])
 def test_a_pattern_has_no_context_unless_requested(given, context):
     query = ArtifactSearch.parse({"grep": "ERROR", **given})
-    assert query.search == Search("ERROR", context, 20)
+    assert query.search == Search("ERROR", context)
 
 
 def test_a_tool_is_matched_by_its_form_in_artifact_names():

@@ -1,12 +1,14 @@
 """Results of the tools for authorised callers."""
 
+import json
 import os
 import time
 
 import pytest
 
 from proxy.core.artifact import Artifact
-from proxy.core.retrieval_tool import RETRIEVAL_TOOL, Wanted
+from proxy.core.artifact_reading import LostMessages, Query
+from proxy.core.retrieval_tool import Wanted
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import (
     ArtifactReader,
@@ -23,7 +25,6 @@ LOG = Artifact(b"one ERROR\ntwo\nthree ERROR\n", "Bash")
 NOTES = Artifact(b"an ERROR in a page\n", "WebFetch")
 THEIRS = Artifact(b"ERROR: their secret\n", "Bash")
 PICTURE = Artifact(b"\x89PNG ERROR", "camera", "png")
-HIDDEN = Artifact(b'{"visible": "ERROR"}', RETRIEVAL_TOOL, "json", named_by="mark")
 ROOM, HOUR = 10_000, 3600
 
 
@@ -49,7 +50,7 @@ class Kept:
 @pytest.fixture
 async def kept(tmp_path):
     found = Kept(tmp_path / "kept")
-    await found.store.keep([LOG, NOTES, PICTURE, HIDDEN], MINE)
+    await found.store.keep([LOG, NOTES, PICTURE], MINE)
     await found.store.keep([THEIRS], OTHER)
     yield found
     found.reader.close()
@@ -76,16 +77,16 @@ async def test_records_that_the_proxy_keeps_for_itself_are_not_listed(kept):
 
 async def test_a_search_shows_the_matches_under_the_names_of_their_artifacts(kept):
     header, *rest = (await kept.search(grep="ERROR")).text.splitlines()
-    assert "2 of 3 artifacts have matches" in header
+    assert "3 of 3 matches in 2 artifacts" in header
     assert "their secret" not in "".join(rest)
-    at = next(number for number, line in enumerate(rest) if LOG.id in line)
-    assert rest[at + 1 : at + 4] == ["1:one ERROR", "--", "3:three ERROR"]
+    at = rest.index(f"-- {LOG.id} lines=1-: a result of Bash")
+    assert rest[at + 1 : at + 4] == ["1:one ERROR", f"-- {LOG.id} lines=3-: a result of Bash", "3:three ERROR"]
     assert (await kept.search(grep="nowhere")).text.count("\n") == 1
 
 
 async def test_a_search_can_be_about_one_tool(kept):
     text = (await kept.search(grep="ERROR", tool="WebFetch")).text
-    assert "1 of 1 artifacts" in text
+    assert "1 of 1 matches in 1 artifacts" in text
     assert NOTES.id in text
 
 
@@ -111,13 +112,16 @@ async def test_what_is_too_old_is_not_found(kept):
     assert LOG.id not in (await kept.search()).text
 
 
-async def test_a_search_says_what_it_has_not_searched(kept, monkeypatch):
-    monkeypatch.setattr("proxy.shell.artifacts.tools.AT_ONCE", 1)
-    kept.used(NOTES, 10)
-    kept.used(LOG, 20)
-    kept.used(PICTURE, 30)
-    found = await kept.tools.search({"grep": "ERROR"}, (MINE,), 510)
-    assert "1 of 1 artifacts have matches; 2 more were not searched" in found.text.splitlines()[0]
+async def test_a_search_says_where_it_goes_on(kept, monkeypatch):
+    for seconds, artifact in enumerate((NOTES, LOG, PICTURE), 1):
+        kept.used(artifact, 10 * seconds)
+    found = (await kept.tools.search({"grep": "ERROR"}, (MINE,), 150)).text.splitlines()[0]
+    assert "1 of 3 matches in 2 artifacts" in found
+    assert f"go on with the same search and id={LOG.id} lines=1-" in found
+    monkeypatch.setattr("proxy.shell.artifacts.reader.MAX_SEARCHED_BYTES", 20)
+    found = (await kept.tools.search({"grep": "ERROR"}, (MINE,), ROOM)).text.splitlines()[0]
+    assert f"1 of 1 matches in 1 artifacts, from {NOTES.id} back" in found
+    assert found.endswith(f"go on with the same search and id={LOG.id}]")
 
 
 async def test_a_foreign_notice_in_a_hit_cannot_pass_for_ours(kept):
@@ -149,3 +153,60 @@ async def test_a_store_that_gives_no_answer_is_left_alone(kept, monkeypatch):
     with pytest.raises(ArtifactStoreUnavailable):
         await kept.reader.newest((MINE,))
     assert (await kept.search()).is_failure
+
+
+def messages(number, *texts, earlier=()):
+    """The artifact of one cut."""
+    places = tuple(f"{number + at} user" for at in range(len(texts)))
+    lost = LostMessages(tuple(one.id for one in earlier), places)
+    return Artifact(
+        lost.written(json.dumps({"role": "user", "content": text}).encode() for text in texts), suffix="json"
+    )
+
+
+@pytest.fixture
+async def chain(kept):
+    """Three cuts, the newest first."""
+    first = messages(1, "Mara's budget is 5.", "The train was late.")
+    second = messages(3, "Omar's budget is 7.", "Mara's tea is green.", earlier=[first])
+    third = messages(5, "Correction: Mara's budget is 9.", earlier=[second, first])
+    await kept.store.keep([first, second, third], MINE)
+    return third, second, first
+
+
+async def test_one_search_of_a_note_reads_all_that_left_before_it_the_newest_first(kept, chain):
+    newest, _, oldest = chain
+    page = (await kept.reader.page(await kept.reader.find(newest.id, MINE), Query.parse({"grep": "budget"}))).decode()
+    header, *rest = page.splitlines()
+    assert f"3 of 3 matches in 3 artifacts, from {newest.id} back" in header
+    assert [line.partition(": ")[2] for line in rest[::2]] == [
+        "message 5 of 5, user",
+        "message 3 of 5, user",
+        "message 1 of 5, user",
+    ]
+    lines = rest[4].split("lines=")[1].partition(":")[0]
+    on = await kept.reader.page(await kept.reader.find(oldest.id, MINE), Query.parse({"lines": lines}))
+    assert b"Mara's budget is 5." in on
+
+
+@pytest.mark.parametrize("words", ["Mara's budget nowadays", "(?i)maras|mara's|budget", "Budgets MARA"])
+async def test_the_matches_with_most_of_the_words_are_shown_where_there_is_no_room_for_all(kept, chain, words):
+    wanted = Wanted("", {"grep": words})
+    text = (await kept.tools.read(wanted, (MINE,), 320, [one.id for one in chain], 12)).text
+    assert "2 of 4 matches" in text
+    assert "Mara's budget is 9." in text
+    assert "Mara's budget is 5." in text
+    assert "of 12, user" in text
+
+
+async def test_a_search_without_an_id_goes_through_what_the_conversation_has_lost_and_nothing_else(kept, chain):
+    lost = [LOG.id, *(one.id for one in chain[1:])]
+    text = (await kept.tools.read(Wanted("", {"grep": "ERROR|budget"}), (MINE,), ROOM, lost)).text
+    assert "one ERROR" in text
+    assert "Omar's budget" in text
+    assert "in a page" not in text
+    assert "Correction" not in text
+    text = (await kept.tools.read(Wanted(LOG.id, {"grep": "budget"}), (MINE,), ROOM, lost)).text
+    assert "Omar's budget" in text
+    assert (await kept.tools.read(Wanted("", {"grep": "x"}), (MINE,), ROOM)).is_failure
+    assert "their secret" not in (await kept.tools.read(Wanted("", {"grep": "."}), (MINE,), ROOM, [THEIRS.id])).text

@@ -309,7 +309,7 @@ def test_nothing_is_found_by_means_of_a_request_that_the_client_did_not_write_li
     request = CHAT_COMPLETIONS.parse(chat(*WORDS))
     body = chat(*WORDS, "new", clock="10:01")
     assert isinstance(beginning_like(CHAT_COMPLETIONS, body, request, 12), Request)
-    put_in = request.completed({2: (request.conversation[2], request.conversation[1])}, b"a" * 16 * 13)
+    put_in = request.in_place(lambda index, one: (one, request.conversation[1]) if index == 2 else (one,))
     assert beginning_like(CHAT_COMPLETIONS, body, put_in, 12) is None
     assert beginning_like(CHAT_COMPLETIONS, body, request.continued([request.conversation[1]]), 12) is None
     assert [beginning_like(CHAT_COMPLETIONS, body, request, last) for last in (0, 13)] == [None, None]

@@ -224,13 +224,6 @@ async def test_an_overflow_whose_client_left_is_not_cured(metrics):
     assert "overflows_cured_total" not in found
 
 
-def test_what_is_under_way_is_noted_for_other_workers_whenever_the_load_is(metrics):
-    metrics.under_way = {1: RequestRecord("req", 0.0)}
-    metrics.set_levels(queued_requests=2)
-    levels = {name: gauge.collect()[0].samples[0].value for name, gauge in metrics.gauges.items()}
-    assert (levels["running_requests"], levels["running_streams"], levels["queued_requests"]) == (1, 0, 2)
-
-
 def test_what_the_store_says_is_counted(metrics):
     metrics.saved(100)
     metrics.saved(50)

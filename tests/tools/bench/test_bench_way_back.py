@@ -19,13 +19,13 @@ def _kept(earlier, *texts):
 
 
 def test_a_lost_block_is_found_in_the_kept_messages_with_a_search_and_a_page():
-    fetch = fetched(BLOCK, frozenset(), [SEEN], {NAME: _kept(None, "no", RESULT)})
+    fetch = fetched(BLOCK, frozenset(), [SEEN], {NAME: _kept([], "no", RESULT)})
     assert (fetch.missing, fetch.calls) == (set(), 2)
     assert 0 < fetch.tokens < 1_000
 
 
 def test_what_an_earlier_cut_left_out_takes_one_search_more():
-    store = {NAME: _kept(OLDER, "nothing here"), OLDER: _kept(None, RESULT)}
+    store = {NAME: _kept([OLDER], "nothing here"), OLDER: _kept([], RESULT)}
     fetch = fetched(BLOCK, frozenset(), [SEEN], store)
     assert (fetch.missing, fetch.calls) == (set(), 3)
 
@@ -41,19 +41,19 @@ def test_a_result_that_was_cut_is_searched_itself():
 def test_a_block_in_the_arguments_of_a_call_is_read_as_its_lines():
     arguments = json.dumps({"path": "a.py", "content": RESULT})
     message = {"role": "assistant", "tool_calls": [{"function": {"name": "write", "arguments": arguments}}]}
-    kept = f'{{"earlier":null,"messages":[\n{json.dumps(message)}\n]}}'.encode()
+    kept = f'{{"earlier":[],"messages":[\n{json.dumps(message)}\n]}}'.encode()
     fetch = fetched(BLOCK, frozenset(), [SEEN], {NAME: kept})
     assert fetch.missing == set()
     assert fetch.calls <= 3
 
 
 def test_an_agent_searches_only_for_names_that_it_sees():
-    fetch = fetched(BLOCK, frozenset(), [f"kept as JSON in /kept/{NAME}."], {NAME: _kept(None, RESULT)})
+    fetch = fetched(BLOCK, frozenset(), [f"kept as JSON in /kept/{NAME}."], {NAME: _kept([], RESULT)})
     assert (fetch.missing, fetch.calls) == (BLOCK, 0)
 
 
 def test_what_is_nowhere_is_not_found_and_the_calls_are_bounded():
-    store = {NAME: _kept(None, *[f"second_wanted_line = {n}" for n in range(10, 60)])}
+    store = {NAME: _kept([], *[f"second_wanted_line = {n}" for n in range(10, 60)])}
     fetch = fetched(BLOCK, frozenset(), [SEEN], store)
     assert fetch.missing
     assert fetch.calls <= MAX_CALLS

@@ -236,18 +236,10 @@ def test_the_input_of_a_call_stays_an_object():
     assert json.loads(found.changed({argument.at: "cut"}).raw)["content"][1]["input"] == {"text": "cut"}
 
 
-def test_hidden_calls_come_back_among_the_calls():
-    (found,) = read(assistant([text("x"), use(1), use(3)]))
-    whole = found.with_calls({0: json.dumps(use(0)).encode(), 2: json.dumps(use(2)).encode()})
-    assert [call.id for call in whole.calls] == ["toolu_0", "toolu_1", "toolu_2", "toolu_3"]
-    assert json.loads(whole.raw)["content"][0] == text("x")
-
-
 def test_marks_and_the_form_of_a_lone_text_are_no_part_of_what_is_kept():
     marked, plain = (read(user(content))[0] for content in ([text("a", **MARK)], "a"))
     assert json.loads(marked.unmarked()) == json.loads(plain.unmarked()) == user("a")
     assert (marked.is_marked, plain.is_marked) == (True, False)
-    assert marked.conversational() == plain.conversational()
 
 
 @pytest.mark.parametrize("odd", [b"7", b"null", b"[]", b"{", b"", b'{"role": 7}', b'{"role": ["user"], "content": 7}'])
@@ -328,12 +320,6 @@ def test_another_message_is_written_beside_one():
     (found,) = read(user("a"))
     assert json.loads(found.beside("user", "b").raw) == user("b")
     assert json.loads(found.beside("user", [Words("b"), Carried(b'{"x":1}')]).raw) == user([text("b"), {"x": 1}])
-
-
-def test_a_message_is_compared_by_its_calls_or_else_by_its_words():
-    calls, reply, question = read(assistant([text("x"), use(1, path="a")]), assistant([text(" b ")]), user(" c "))
-    assert calls.conversational() == [["toolu_1", "Read", {"path": "a"}]]
-    assert (reply.conversational(), question.conversational()) == ("b", "c")
 
 
 def test_a_mark_in_what_a_call_was_given_is_none():

@@ -165,7 +165,7 @@ def test_any_request_is_read_or_malformed(messages, other):
         list(message.addresses())
         message.media()
         message.parts()
-        message.conversational()
+        message.texts()
         message.unmarked()
         assert isinstance(message.images, int)
         assert message.may_hold_media in (True, False)
@@ -254,7 +254,7 @@ def test_each_answer_is_read_anew():
 def test_the_answer_to_a_call_is_a_message_with_its_result():
     (call,) = MESSAGES.message(spelled(assistant([use(1)]))).calls
     for raw in (
-        MESSAGES.result(OwnCall(0, "toolu_1", "{}", b"{}"), "a page"),
+        MESSAGES.result(OwnCall("toolu_1", "{}"), "a page"),
         MESSAGES.missing_result(MESSAGES.message(b"{}"), call, "a page"),
     ):
         found = MESSAGES.message(raw)

@@ -53,7 +53,7 @@ def test_nothing_odd_raises_and_nothing_of_it_is_lost(raw):
     found = OllamaMessage.read(raw)
     assert found.raw == raw
     list(found.arguments()), list(found.texts()), list(found.thoughts()), found.parts(), found.media()
-    found.text(), found.conversational(), found.may_hold_media, found.can_carry_a_note
+    found.text(), found.may_hold_media, found.can_carry_a_note
     assert found.changed({}).raw == raw
 
 
@@ -128,17 +128,6 @@ def test_an_id_that_no_call_has_is_none():
 
 def test_equal_ids_are_places():
     assert [call.id for call in calling(("a", {"id": "1"}), ("b", {"id": "1"})).calls] == ["#0", "#1"]
-
-
-def test_hidden_calls_go_back_to_their_places_and_the_pairs_stay():
-    whole = calling(("fetch", {})).with_calls({0: b'{"function":{"name":"read_artifact","arguments":{}}}'})
-    assert [call.name for call in whole.calls] == ["read_artifact", "fetch"]
-    page = message(role="tool", tool_name="read_artifact", content="page")
-    other = message(role="tool", content="x")
-    hidden, visible = (call.id for call in whole.calls)
-    assert answers(whole, page, other) == ["", "#0", "#1"]
-    assert (hidden, visible) == ("##0", "#0")
-    assert whole.changed({("content",): "text"}).calls == whole.calls
 
 
 _batches = st.lists(

@@ -177,16 +177,3 @@ def test_the_walk_through_an_output_is_as_deep_as_it_is():
 )
 def test_the_media_of_an_item_are_recognised_by_their_types(item, media):
     assert list(read(item).media()) == media
-
-
-@pytest.mark.parametrize(
-    ("call", "meant"),
-    [
-        ({**CALL, "call_id": "c", "arguments": '{"a": 1}'}, ["c", "ls", {"a": 1}]),
-        ({**CALL, "call_id": "c", "arguments": '{"a":1}'}, ["c", "ls", {"a": 1}]),
-        ({"type": "custom_tool_call", "call_id": "c", "name": "exec", "input": "ls -l"}, ["c", "exec", "ls -l"]),
-        ({"type": "shell_call", "call_id": "c"}, ["c", "shell_call", None]),
-    ],
-)
-def test_a_call_means_the_same_however_its_arguments_are_written(call, meant):
-    assert read(call).conversational() == [meant]

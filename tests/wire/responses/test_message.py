@@ -165,7 +165,7 @@ def everything_of(message):
     """All that the core asks of a message."""
     texts = dict(message.texts())
     message.text(), message.media(), message.images, message.may_hold_media, list(message.addresses())
-    message.conversational(), list(message.arguments()), message.parts()
+    list(message.arguments()), message.parts()
     for at in texts:
         changed = message.changed({at: "new"})
         assert dict(changed.texts()) == {**texts, at: "new"}
@@ -394,25 +394,6 @@ def test_another_message_is_one_item_with_a_text_or_with_parts():
     found = opened(message.beside("assistant", [Words("x")]))
     assert found[0]["content"] == [{"type": "output_text", "text": "x", "annotations": []}]
     assert message.beside("developer", "x").role == "developer"
-
-
-def test_a_client_repeats_calls_by_their_meaning_and_words_as_they_are():
-    spelled = {**CALL, "arguments": '{"a":1}', "id": "fc_1", "status": "completed"}
-    assert read(THOUGHT, WORDS, CALL).conversational() == read(spelled).conversational() == [["c", "ls", {"a": 1}]]
-    assert read(user([text_part(" a"), text_part("b ")])).conversational() == "a\nb"
-    assert len(read(*[CALL] * 1_001).conversational()) == 1_000
-
-
-@given(st.sets(st.integers(0, 5), max_size=4))
-def test_calls_are_put_back_at_their_positions_among_all_calls(positions):
-    """Those that are put back and those that are there fill all positions from 0."""
-    there = iter({**CALL, "call_id": f"there_{number}"} for number in range(6))
-    wanted = [{**CALL, "call_id": f"back_{number}"} if number in positions else next(there) for number in range(6)]
-    message = read(THOUGHT, WORDS, *(call for number, call in enumerate(wanted) if number not in positions))
-    back = {number: json.dumps(wanted[number]).encode() for number in positions}
-    found = message.with_calls(back)
-    assert opened(found) == [THOUGHT, WORDS, *wanted]
-    assert [call.id for call in found.calls] == [call["call_id"] for call in wanted]
 
 
 @pytest.mark.parametrize(

@@ -114,21 +114,18 @@ def items(*made):
     return [json.dumps(item).encode() for item in made]
 
 
-def said(*made, store=False):
-    return read(ReplyBody(), json.dumps({"status": "completed", "store": store, "output": made}).encode())
+def said(*made):
+    return read(ReplyBody(), json.dumps({"status": "completed", "output": made}).encode())
 
 
 def words(text):
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
 
 
-def test_our_calls_are_separated_from_the_clients_by_their_place_among_all_calls():
+def test_our_calls_are_separated_from_the_clients():
     found = said(SEALED, FETCH, SEARCH, OWN, EXEC)
-    assert [(call.position, call.id, call.arguments, call.raw) for call in found.own] == [
-        (1, "o", '{"id": "x"}', *items(OWN))
-    ]
+    assert [(call.id, call.arguments) for call in found.own] == [("o", '{"id": "x"}')]
     assert (list(found.others), found.is_mixed) == (items(FETCH, EXEC), True)
-    assert found.others_meant == [["f", "fetch", {"n": 1}], ["e", "exec", "ls"]]
     assert found.message == b",".join(items(SEALED, FETCH, SEARCH, OWN, EXEC))
 
 
@@ -140,9 +137,8 @@ def test_a_call_is_ours_only_as_a_function_with_the_very_name(item):
     assert [call.id for call in said(item, OWN).own] == ["o"]
 
 
-def test_reasoning_that_only_its_server_knows_is_sent_back_to_no_server_that_keeps_nothing():
+def test_reasoning_that_only_its_server_knows_is_not_sent_back_as_the_server_keeps_nothing():
     assert said(SEALED, NAMED, PLAIN, OWN).message == b",".join(items(SEALED, PLAIN, OWN))
-    assert said(SEALED, NAMED, OWN, store=True).message == b",".join(items(SEALED, NAMED, OWN))
 
 
 def test_what_a_person_may_read_is_the_words_of_all_messages():

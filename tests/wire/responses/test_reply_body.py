@@ -82,33 +82,6 @@ def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of
     assert reported["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "before"),
-    [
-        ((), (FETCH,), []),
-        ((), (THOUGHT, words("Both."), FETCH), []),
-        ((words("Look."),), (words("Both."), FETCH), [[words("Look.")]]),
-        ((words("Look."),), (THOUGHT, FETCH), [[words("Look.")]]),
-        ((words("Look."),), (FETCH,), []),
-    ],
-)
-def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(first, last, before):
-    answer = ReplyBody()
-    read(answer, body(*first, OWN))
-    answer.next_round()
-    reply = read(answer, body(*last, OWN))
-    assert [json.loads(b"[" + raw + b"]") for raw in reply.before] == before
-
-
-def test_where_a_server_links_them_words_keep_their_thoughts_and_those_of_our_calls_go_with_them():
-    answer = ReplyBody()
-    assert read(answer, body(THOUGHT, words("Let me look."), THOUGHT, OWN, store=True))
-    answer.next_round()
-    assert read(answer, body(THOUGHT, OWN, store=True))
-    *shown, last = outputs(answer.stopped("Stopped."))
-    assert (shown, ours_in(last)[0]) == ([THOUGHT, words("Let me look.")], ["Stopped."])
-
-
 def usage(prompt, reply):
     return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
 
@@ -145,30 +118,3 @@ def test_a_model_that_is_stopped_ends_with_a_word_that_has_an_id_of_its_own(spok
         assert text == ["Stopped."]
         names.add(name)
     assert len(names) == 2
-
-
-SO, MORE = words("So."), words("More.")
-
-
-@pytest.mark.parametrize(
-    ("first", "store", "shown"),
-    [
-        ([THOUGHT, SO, OWN], False, [SO]),
-        ([THOUGHT, SO, OWN], True, [THOUGHT, SO]),
-        ([THOUGHT, THOUGHT, SO, OWN], True, [THOUGHT, THOUGHT, SO]),
-        ([SO, THOUGHT, OWN], True, [SO]),
-    ],
-)
-def test_reasoning_of_a_round_that_another_follows_is_shown_only_with_what_it_belongs_to(first, store, shown):
-    answer = ReplyBody()
-    read(answer, body(*first, store=store))
-    answer.next_round()
-    read(answer, body(THOUGHT, MORE, store=store))
-    assert outputs(answer.last_words()) == [*shown, THOUGHT, MORE]
-
-
-@pytest.mark.parametrize(("store", "kept"), [(True, True), (None, True), (False, False)])
-def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(store, kept):
-    named = {"type": "reasoning", "id": "rs_9", "summary": []}
-    reply = read(ReplyBody(), body(named, OWN, store=store))
-    assert (b"rs_9" in reply.message) == kept

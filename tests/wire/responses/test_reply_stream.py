@@ -25,12 +25,8 @@ LAST = REPLIES.filter(lambda reply: READS not in reply.calls and (reply.text or 
 PLACES = st.lists(st.integers(0, 12_000), max_size=6)
 
 
-KEPT = st.booleans()
-"""Whether the server keeps responses, and therefore links reasoning to what follows it."""
-
-
-def came_of(reply, number=1, prompt=100, *, kept=False):
-    body = {"model": "m", "stream": True, "include": ["reasoning.encrypted_content"], "store": kept}
+def came_of(reply, number=1, prompt=100):
+    body = {"model": "m", "stream": True, "include": ["reasoning.encrypted_content"], "store": False}
     return answered(body, reply, Usage(prompt, 0, 10), number)[0].body
 
 
@@ -78,36 +74,34 @@ def understood(reported):
     return response
 
 
-@given(REPLIES.filter(lambda reply: READS not in reply.calls), PLACES, KEPT)
-def test_a_stream_without_our_calls_keeps_its_bytes(reply, places, kept):
-    came, stream = came_of(reply, kept=kept), ReplyStream()
+@given(REPLIES.filter(lambda reply: READS not in reply.calls), PLACES)
+def test_a_stream_without_our_calls_keeps_its_bytes(reply, places):
+    came, stream = came_of(reply), ReplyStream()
     reported = fed(stream, came, places)
     assert stream.end() is None
     assert reported + stream.last_words() == came
     assert stream.usage == {}
 
 
-@given(REPLIES, PLACES, KEPT)
-def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places, kept):
+@given(REPLIES, PLACES)
+def test_the_client_gets_its_own_items_and_we_get_our_calls(reply, places):
     stream = ReplyStream()
-    reported = fed(stream, came_of(reply, kept=kept), places)
+    reported = fed(stream, came_of(reply), places)
     message, output = stream.end(), output_of(reply)
     assert (message is not None) == (READS in reply.calls)
     if message is not None:
-        assert [json.loads(call.raw) for call in message.own] == [item for item in output if is_own(item)]
+        assert [call.id for call in message.own] == [item["call_id"] for item in output if is_own(item)]
         assert json.loads(b"[" + message.message + b"]") == output
     assert understood(reported + stream.last_words())["output"] == [item for item in output if not is_own(item)]
 
 
-@given(st.lists(REPLIES, max_size=3), LAST, PLACES, KEPT)
-def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places, kept):
+@given(st.lists(REPLIES, max_size=3), LAST, PLACES)
+def test_rounds_are_one_stream_with_the_id_of_the_first(replies, last, places):
     stream, reported, wanted = ReplyStream(), b"", []
     rounds = [*(Reply(one.text, (*one.calls, READS), one.thought) for one in replies), last]
     for number, reply in enumerate(rounds, 1):
-        reported += fed(stream, came_of(reply, number, kept=kept), places)
-        shown = [item for item in output_of(reply, number) if not is_own(item)]
-        is_alone = [item["type"] for item in shown] == ["reasoning"]
-        wanted += [] if kept and is_alone else shown
+        reported += fed(stream, came_of(reply, number), places)
+        wanted += [item for item in output_of(reply, number) if not is_own(item)]
         if number < len(rounds):
             assert stream.end() is not None
             stream.next_round()
@@ -138,19 +132,6 @@ def test_a_model_that_is_stopped_ends_with_a_word(texts):
     assert stream.end() is not None
     output = understood(reported + stream.stopped("Stopped."))["output"]
     assert [item["content"][0]["text"] for item in output] == [*filter(None, texts), "Stopped."]
-
-
-@given(LAST, PLACES, KEPT)
-def test_words_of_earlier_rounds_come_back_before_the_message_with_the_calls(last, places, kept):
-    stream = ReplyStream()
-    rounds = [Reply("Look.", (READS,), "hm"), Reply(last.text, (*last.calls, READS, FETCHES), last.thought)]
-    for number, reply in enumerate(rounds, 1):
-        fed(stream, came_of(reply, number, kept=kept), places)
-        message = stream.end()
-        stream.next_round()
-    look = output_of(rounds[0])
-    shown = json.loads(b"[" + b",".join(message.before) + b"]")
-    assert shown == (look[:2] if last.thought else [])  # else all is one message
 
 
 def test_what_ends_a_stream_waits_until_it_is_known_whether_another_round_follows():
@@ -281,54 +262,6 @@ def test_an_own_call_that_never_ended_gets_no_answer():
     stream = ReplyStream()
     fed(stream, came.replace(done + b"\n\n", b""))
     assert stream.end() is None
-
-
-def test_reasoning_waits_until_it_is_known_whose_item_it_belongs_to():
-    came = came_of(Reply("So.", (READS,), "hm"), kept=True)
-    begun = came.index(b"event: response.output_item.added")
-    spoken = came.index(b"event: response.output_item.added", begun + 1)
-    stream = ReplyStream()
-    assert stream.feed(came[:begun]) == came[:begun]
-    assert stream.feed(came[begun:spoken]) == b""
-    assert stream.feed(b": still here\n\n") == b": still here\n\n"
-    rest = stream.feed(came[spoken:])
-    assert rest.startswith(came[begun:spoken])
-    assert [item["type"] for item in understood(came[:begun] + rest + stream.last_words())["output"]] == [
-        "reasoning",
-        "message",
-    ]
-
-
-@pytest.mark.parametrize("calls", [(READS,), (READS, FETCHES)])
-def test_reasoning_before_our_lone_call_of_a_stopped_model_is_not_shown(calls):
-    stream = ReplyStream()
-    reported = fed(stream, came_of(Reply("", calls, "hm"), kept=True))
-    assert stream.end() is not None
-    kinds = [item["type"] for item in understood(reported + stream.stopped("Stopped."))["output"]]
-    assert kinds == (["message"] if len(calls) == 1 else ["reasoning", "function_call", "message"])
-
-
-def test_reasoning_that_waits_is_bounded(monkeypatch):
-    limit(monkeypatch, 2_000)
-    came = came_of(Reply("", (), "hm"), kept=True)
-    thought, end = came.index(b"event: response.output_item.added"), came.index(b"event: response.completed")
-    delta = written({"type": "response.reasoning_text.delta", "output_index": 0, "delta": "hm " * 300})
-    stream = ReplyStream()
-    reported = stream.feed(came[:thought]) + b"".join(
-        map(stream.feed, (came[thought:end], delta, delta, delta, came[end:]))
-    )
-    assert reported == came[:end] + delta * 3 + came[end:]
-    assert stream.end() is None
-
-
-@pytest.mark.parametrize("is_stored", [True, False])
-def test_reasoning_that_is_known_by_its_id_alone_goes_back_to_a_server_that_keeps_it(is_stored):
-    came = came_of(Reply("", (READS,), "hm"), kept=is_stored).replace(b'"encrypted_content"', b'"sealed"')
-    stream = ReplyStream()
-    fed(stream, came)
-    message = stream.end()
-    assert message is not None
-    assert (b'"rs_' in message.message) == is_stored
 
 
 def test_a_call_whose_beginning_the_client_has_seen_stays_the_clients():

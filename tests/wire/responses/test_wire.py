@@ -176,7 +176,7 @@ def test_results_are_items_that_name_their_calls():
     message = RESPONSES.message(json.dumps(call("c", "custom_tool_call")).encode())
     missing = json.loads(RESPONSES.missing_result(message, ToolCall("c", "ls"), "interrupted"))
     assert missing == {"type": "custom_tool_call_output", "call_id": "c", "output": "interrupted"}
-    assert json.loads(RESPONSES.result(OwnCall(0, "c", "{}", b""), "text")) == {**output("c"), "output": "text"}
+    assert json.loads(RESPONSES.result(OwnCall("c", "{}"), "text")) == {**output("c"), "output": "text"}
 
 
 def test_a_key_of_the_operator_goes_up_as_a_bearer_s():
@@ -232,7 +232,7 @@ def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items,
     reported = items[0] if items == ["go"] else items
     body = {"model": "m", "previous_response_id": "resp_1", "input": reported, "stream": True}
     request = RESPONSES.parse(json.dumps(body).encode())
-    results = [RESPONSES.result(OwnCall(0, f"own_{number}", "{}", b""), "page") for number in range(count)]
+    results = [RESPONSES.result(OwnCall(f"own_{number}", "{}"), "page") for number in range(count)]
     whole = RESPONSES.continued_from(request, "resp_2", results)
     found = json.loads(whole.body)
     if items == ["go"] and count:
@@ -250,7 +250,7 @@ def test_what_the_upstream_waits_for_comes_before_the_items_of_the_client(items,
 def test_a_request_of_a_conversation_gets_no_response_to_continue_from(conversation):
     """The API refuses both together: https://platform.openai.com/docs/api-reference/responses/create"""
     body = {"model": "m", "conversation": conversation, "input": [USER]}
-    request, lacking = RESPONSES.parse(json.dumps(body).encode()), RESPONSES.result(OwnCall(0, "a", "", b""), "none")
+    request, lacking = RESPONSES.parse(json.dumps(body).encode()), RESPONSES.result(OwnCall("a", ""), "none")
     whole = RESPONSES.continued_from(request, RESPONSES.continues(request), [lacking])
     assert json.loads(whole.body) == {**body, "input": [json.loads(lacking), USER]}
     assert (whole.shape, whole.put_in, RESPONSES.continues(whole)) == (HELD, (0,), "conv_1")

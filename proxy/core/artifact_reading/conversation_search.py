@@ -1,0 +1,167 @@
+"""One search through everything that a conversation has lost: the first line of an artifact of messages, which lists
+all that left before it and says what each message is, and the page of matches.
+
+Rule: the newest matches come first, each with the message that it is from and the lines to read on from there. If a
+page cannot hold all, those with the most words of the pattern are on it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Annotated, Final, NamedTuple, Self, TypeAlias
+
+import msgspec
+
+from proxy.core.artifact import ARTIFACT_NAME
+from proxy.core.artifact_reading.search import Search
+from proxy.core.notices import FOUND, Language, headed, say
+from proxy.core.text import Discreet, utf8_length
+
+_LEAST_WORD: Final = 3
+"""Characters of a word that tells matches apart."""
+_ROW: Final = re.compile(r"(?P<line>\d+)(?::(?P<byte>\d+)(?=:…))?[:-]")
+_WORD: Final = re.compile(r"[\w'’-]+")
+_ENDING: Final = re.compile(r"(?:['’]s|(?<=[^s]{3})s)$")
+"""Of a plural, or of what belongs to somebody."""
+_MAX_PLACE_CHARACTERS: Final = 128
+_PLAIN_WORDS: Final = re.compile(r"(?:\(\?i\))?\(?[\w'’,; |-]{1,400}\)?")
+
+
+Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=f"^{ARTIFACT_NAME}\\Z")]
+Place: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^\d{1,9} \S.{0,127}\Z")]
+
+
+class LostMessages(msgspec.Struct, frozen=True):
+    """The first line of an artifact of messages; each of the next lines is a message."""
+
+    earlier: tuple[Name, ...] = ()
+    """The artifacts of all messages that left before, the newest first."""
+    places: tuple[Place, ...] = ()
+    """The number of each message in its conversation, counted from 1, and its tool or role."""
+
+    def written(self, messages: Iterable[bytes]) -> bytes:
+        """The artifact of these messages."""
+        return b'%b,"messages":[\n%b\n]}' % (msgspec.json.encode(self)[:-1], b",\n".join(messages))
+
+    @classmethod
+    def read(cls, artifact: bytes) -> Self | None:
+        """Read the beginning of an artifact; None if it holds something else, whatever that imitates."""
+        first = artifact.partition(b"\n")[0]
+        if not (first.startswith(b'{"earlier":') and first.endswith(b"[")):
+            return None
+        try:
+            return msgspec.json.decode(first + b"]}", type=cls)
+        except msgspec.DecodeError:
+            return None
+
+
+def place(number: int, of: str) -> str:
+    """What `places` says of a message. `of`: its tool or role, which a client may have named anyhow.
+
+    >>> place(3, "web search"), place(4, "\\n")
+    ('3 web search', '4 ?')
+    """
+    return f"{number} {' '.join(of.split())[:_MAX_PLACE_CHARACTERS] or '?'}"
+
+
+class Match(Discreet, frozen=True):
+    """Lines of one artifact with a match."""
+
+    artifact: str
+    lines: str
+    """What to ask for to read on from it."""
+    place: str
+    """Its message: number, and tool or role; or the tool of a result."""
+    text: str
+
+    def header(self, total: int, language: Language) -> str:
+        """The line before it."""
+        number, _, of = self.place.partition(" ")
+        words = {"name": self.artifact, "lines": self.lines, "of": of or self.place}
+        if not of:
+            return say(FOUND, "in_result", language, **words)
+        return say(FOUND, "in_message", language, number=int(number), total=max(total, int(number)), **words)
+
+
+def matches_in(artifact: str, hits: str, tool: str, lost: LostMessages | None) -> Iterator[Match]:
+    """The matches on a page of hits without its header. `tool`: whose result it is; `lost`: None for a result."""
+    for block in re.split(r"^--\n", hits, flags=re.MULTILINE) if lost is None else hits.splitlines(keepends=True):
+        found = _ROW.match(block)
+        if found is None:
+            continue
+        line, place = int(found["line"]), tool
+        if lost is not None and line - 2 < len(lost.places):
+            place = lost.places[line - 2]
+        begin = f"{line}:{found['byte']}" if found["byte"] else f"{line}"
+        yield Match(artifact, f"{begin}-{line}" if lost is not None else f"{begin}-", place, block)
+
+
+def any_word_of(pattern: str) -> str | None:
+    """The pattern of a search for any of some plain words, in any case and number; None for a pattern that is something
+    else than words with blanks or bars between them.
+
+    >>> any_word_of("rules answers"), any_word_of("(?i)(Mara's|budget)"), any_word_of("budget"), any_word_of("a+ b")
+    ('(?i)rule|answer', '(?i)mara|budget', None, None)
+    """
+    plain = _PLAIN_WORDS.fullmatch(pattern)
+    words = _stems_of(pattern) if plain is not None else []
+    return f"(?i){'|'.join(map(re.escape, words))}" if len(words) > 1 else None
+
+
+def is_any_of_words(pattern: str) -> bool:
+    """Whether a pattern asks for any of some words by itself."""
+    return "|" in pattern and _PLAIN_WORDS.fullmatch(pattern) is not None
+
+
+def _stems_of(pattern: str) -> list[str]:
+    words = _WORD.findall(pattern.removeprefix("(?i)").casefold())
+    return list(dict.fromkeys(_ENDING.sub("", word) for word in words if len(word) >= _LEAST_WORD))
+
+
+class Searched(NamedTuple):
+    """What has been searched."""
+
+    matches: Sequence[Match]
+    """In order, the newest first."""
+    first: str
+    """The artifact with which it began."""
+    artifacts: int
+    following: str = ""
+    """The artifact to go on with; empty if all were searched."""
+    lines: str = ""
+    """Its lines to go on with."""
+    total: int = 0
+    """Number of messages in the conversation, as far as it is known."""
+
+
+def page_of_matches(found: Searched, search: Search, language: Language, max_bytes: int) -> tuple[str, str]:
+    """The header of a page, and the page."""
+    blocks = [f"{match.header(found.total, language)}\n{match.text.rstrip()}\n" for match in found.matches]
+    shown, following, lines = range(len(blocks)), found.following, found.lines
+    text = ""
+    if _fitting(blocks, search.max_hits, max_bytes) < len(blocks):
+        words = _stems_of(search.pattern)
+        scores = [sum(word in match.text.casefold() for word in words) for match in found.matches]
+        best = sorted(shown, key=lambda at: -scores[at])
+        best = best[: max(1, _fitting([blocks[at] for at in best], search.max_hits, max_bytes))]
+        if best == [*range(len(best))]:
+            left = found.matches[len(best)] if len(best) < len(blocks) else None
+            following, lines = (left.artifact, f"{left.lines.partition('-')[0]}-") if left else (following, lines)
+        else:
+            text = say(FOUND, "best", language)
+        chosen = sorted(best)
+    else:
+        chosen = [*shown]
+    counts = {"shown": len(chosen), "matching": len(blocks), "searched": found.artifacts}
+    header = say(FOUND, "matches", language, name=found.first, **counts) + text
+    if following:
+        header += say(FOUND, "further", language, name=following)
+        header += say(FOUND, "from", language, lines=lines) if lines else ""
+    return headed(header, language), "".join(blocks[at] for at in chosen)
+
+
+def _fitting(blocks: Sequence[str], most: int, max_bytes: int) -> int:
+    sizes = accumulate(map(utf8_length, blocks))
+    return min(most, sum(size <= max_bytes for size in sizes))
