@@ -220,14 +220,6 @@ async def test_a_request_under_way_is_found_with_what_is_known_of_it(start):
     assert await history.find("other") is None
 
 
-async def test_of_two_requests_with_one_id_the_newer_is_found(start):
-    one = start()
-    one.serve("req", status=200)
-    one.serve("req", status=201)
-    record, _ = await one.history.find("req")
-    assert record.status == 201
-
-
 async def test_the_file_of_an_earlier_release_is_deleted_and_the_log_says_so(start, tmp_path, monkeypatch):
     for name in ("decisions-3.db", "decisions-3.db-journal", "lessons.json"):
         (tmp_path / name).write_bytes(b"what it held")
