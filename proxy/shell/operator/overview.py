@@ -342,10 +342,9 @@ class Overview(Struct, frozen=True):
         if found is None:
             return None
         record, blocks = found
-        if record.prompt_tokens is None:
-            return Page(record, blocks, None)
-        counted = record.prompt_tokens, record.cached_tokens or 0, record.reply_tokens or 0
-        return Page(record, blocks, await asyncio.to_thread(self._paid, record.model, record.upstream, *counted))
+        counted = record.prompt_tokens or 0, record.cached_tokens or 0, record.reply_tokens or 0
+        usd = await asyncio.to_thread(self._paid, record.model, record.upstream, *counted)
+        return Page(record, blocks, None if record.prompt_tokens is None else usd)
 
     async def status(self, *, full: bool) -> Status:
         """What runs here; `full`: with windows and problems, for which upstreams are asked."""

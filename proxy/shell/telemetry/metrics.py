@@ -173,8 +173,10 @@ class Metrics(Collector):
         self._first = self.counters["attempts"].labels(AttemptKind.FIRST.value)
 
     def set_levels(self, **levels: int) -> None:
-        """Set gauges of this process."""
-        for name, level in levels.items():
+        """Set gauges of this process, and those of its requests under way: other workers report them, too."""
+        planned = [one.planned for one in list(self.under_way.values())]
+        streams = sum(one is not None and one.request.stream for one in planned)
+        for name, level in {"running_requests": len(planned), "running_streams": streams, **levels}.items():
             self.gauges[name].set(level)
 
     def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
@@ -246,9 +248,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """The metrics of all workers if they share a folder that no cleaner has deleted, or of this process."""
-        planned = [one.planned for one in list(self.under_way.values())]
-        streams = sum(one is not None and one.request.stream for one in planned)
-        self.set_levels(running_requests=len(planned), running_streams=streams)
+        self.set_levels()
         registry, folder = self.registry, os.environ.get(SHARED_FOLDER)
         if folder is not None and os.path.isdir(folder):
             forget_the_dead(Path(folder))

@@ -107,7 +107,9 @@ class Recorder:
         room = budget.model_tokens(budget.room_tokens)  # of a guessed window, too
         if planned.tokens_before <= room // 2:
             return
-        fixed, system = budget.model_tokens(fixed_tokens(planned.plan)), system_tokens(planned)
+        texts = (one for one in planned.plan.blocks if one.role in SYSTEM_ROLES and not one.tool)  # never shortened
+        system = budget.model_tokens(sum(one.tokens_after for one in texts))
+        fixed = budget.model_tokens(fixed_tokens(planned.plan))
         if fixed > room and planned.wire.tools(planned.request):
             self._log.warning(
                 "agent_too_large",
@@ -272,12 +274,6 @@ class Recorder:
     def _write_line(self, record: RequestRecord) -> None:
         log = self._log.warning if record.is_problem else self._log.info
         log("request_done", **vars(record))
-
-
-def system_tokens(planned: Planned) -> int:
-    """The model's tokens in system and developer text, which can never be shortened."""
-    tokens = sum(block.tokens_after for block in planned.plan.blocks if block.role in SYSTEM_ROLES and not block.tool)
-    return planned.plan.budget.model_tokens(tokens)
 
 
 def result_limits(planned: Planned) -> dict[str, Any]:
