@@ -349,11 +349,8 @@ LINES = [CHAT, "POST /v1/messages", "POST /v1/embeddings", "PUT /v1/files/x", "G
 
 
 @pytest.mark.parametrize("line", [*LINES, "DELETE /v1/files/x", "OPTIONS /v1/files"])
-async def test_header_bytes_come_back_as_they_came_and_go_up_as_the_same_text_in_utf_8(
-    line: str, proxy: Any, client: Any
-) -> None:
+async def test_header_bytes_pass_both_ways_as_they_came(line: str, proxy: Any, client: Any) -> None:
     odd = {b"x-utf-8": "café".encode(), b"x-tab": b"a\tb  c", b"x-latin": b"caf\xe9", b"x-both": b"\xc3\xa9\xe9"}
-    sent = odd | {name: odd[name].decode("latin-1").encode() for name in (b"x-latin", b"x-both")}
     lines = b"".join(b"%b: %b\r\n" % pair for pair in odd.items())
     length = len(BODY) if line.startswith("P") else 0
     seen: list[Request] = []
@@ -364,7 +361,7 @@ async def test_header_bytes_come_back_as_they_came_and_go_up_as_the_same_text_in
         status, pairs = await client.head()
     assert (status, {name: value for name, value in pairs if name in odd}) == (200, odd)
     (request,) = [request for request in seen if request.line.startswith(line.encode() + b" ")]
-    assert {name: value for name, value in request.headers if name in odd} == sent
+    assert {name: value for name, value in request.headers if name in odd} == odd
     assert request.body == BODY[:length]
 
 

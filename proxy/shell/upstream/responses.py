@@ -118,7 +118,7 @@ class UpstreamResponse(Struct, eq=False):
         self._timer = loop.call_later(self._idle_seconds, self._end_silence)
         self._waiting_since = loop.time()
         try:
-            async for piece in self._response.content.iter_any():
+            while piece := await self._response.content.readany():
                 self._waiting_since = None
                 yield piece
                 self._waiting_since = loop.time()
