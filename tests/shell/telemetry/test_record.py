@@ -76,7 +76,7 @@ async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder, 
     assert plan["tokens_after"] < plan["tokens_before"]
     assert plan["chars_after"] < plan["chars_before"]
     assert (plan["messages_before"], plan["messages_dropped"], plan["truncated"]) == (4, 0, True)
-    assert plan["reasons"] == done["edits"] == {"truncate_tool_output": 1}
+    assert plan["reasons"] == done["edits"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
     assert (truncated["tool"], truncated["original_chars"]) == ("bash", len(LONG))
     assert truncated["artifact"].startswith("tool_bash_")
     setting = truncated["limit"].partition("=")[0]
@@ -148,7 +148,7 @@ async def test_the_headers_report_sizes_attempts_and_edits_and_none_of_an_origin
     assert dict(record.headers()) == {
         b"x-context-proxy-tokens": f"before={plan.before.tokens};after={plan.after.tokens};room={room}".encode(),
         b"x-context-proxy-attempts": b"1",
-        b"x-context-proxy-edits": b"truncate_tool_output=1",
+        b"x-context-proxy-edits": b"retrieval_tool=1;truncate_tool_output=1",
     }
     record.note_attempt(Cure(AttemptKind.ORIGINAL), planned)
     assert dict(record.headers()) == {
