@@ -54,7 +54,7 @@ async def test_each_changed_message_is_one_line_and_the_summary_names_them_and_t
     (summary,) = [line for line in log if line["event"] == "request_planned"]
     lines = [line for line in log if line["event"] == "edit"]
     saved = sum(line["tokens_before"] - line["tokens_after"] for line in lines)
-    assert saved == plan.tokens_before - plan.tokens_after
+    assert saved == sum(block.tokens_before - block.tokens_after for block in plan.plan.blocks)
     gone = [line["message"] for line in lines if line["reasons"] == ("old_exchange",)]
     assert summary["left_out"] == f"{gone[0]}-{gone[-1]}"
     assert len(gone) == summary["messages_dropped"] == gone[-1] - gone[0] + 1
