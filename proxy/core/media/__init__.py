@@ -1,6 +1,6 @@
 """Where images, audio, video and files may go."""
 
-from proxy.core.media.measures import HIDING, SINGLE, SUMS, Measure, bytes_of, bytes_of_media
+from proxy.core.media.measures import HIDING, SINGLE, SUMS, Measure, bytes_of_images, bytes_of_media
 from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS, Routes, modalities_in
 from proxy.core.media.routing import RouteMedia
 
@@ -13,7 +13,7 @@ __all__ = [
     "Measure",
     "RouteMedia",
     "Routes",
-    "bytes_of",
+    "bytes_of_images",
     "bytes_of_media",
     "modalities_in",
 ]

@@ -44,6 +44,13 @@ def bytes_of_media(messages: Iterable[Message]) -> int:
     return sum(attachment.byte_count for message in holding for attachment in _attached(message))
 
 
+def bytes_of_images(messages: Iterable[Message]) -> Iterator[int]:
+    """Bytes of each image, decoded."""
+    for message in messages:
+        if message.may_hold_media:
+            yield from (one.byte_count for one in _attached(message) if modality_claimed(one) is Modality.VISION)
+
+
 def _images(entry: TrackedMessage) -> Iterator[ImageView]:
     if entry.images:
         for message in _messages(entry):
@@ -71,18 +78,6 @@ def _pages_of(pdf: bytes) -> int:
     return max([len(_PAGE.findall(pdf)), 1, *(int(count) for count in _PAGE_COUNT.findall(pdf))])
 
 
-def _longer_side(image: ImageView) -> int:
-    size, _ = seen(image)
-    return max(size or (0, 0))
-
-
-def bytes_of(image: ImageView) -> tuple[int, int]:
-    """Bytes of an image in a data URL, and of the base64 that stands for it; 0 for one that is elsewhere."""
-    url = image.url
-    encoded = len(url) - url.find(",") - 1 if isinstance(url, str) and url.startswith("data:") else 0
-    return encoded * 3 // 4, encoded
-
-
 SUMS: Final[Mapping[LimitName, Measure]] = {
     LimitName.IMAGES: lambda entry: entry.images,
     LimitName.MEDIA: lambda entry: entry.images + _files(entry),
@@ -96,8 +91,9 @@ SUMS: Final[Mapping[LimitName, Measure]] = {
 """What all messages together have at most."""
 
 
-def _largest_image(size: Callable[[ImageView], int]) -> Measure:
-    return lambda entry: max(map(size, _images(entry)), default=0)
+def _longest_side(entry: TrackedMessage) -> int:
+    """Of its images, in pixels."""
+    return max((max(seen(image)[0] or (0, 0)) for image in _images(entry)), default=0)
 
 
 def _parts(entry: TrackedMessage) -> int:
@@ -106,9 +102,9 @@ def _parts(entry: TrackedMessage) -> int:
 
 
 SINGLE: Final[Mapping[LimitName, Measure]] = {
-    LimitName.IMAGE_BYTES: _largest_image(lambda image: bytes_of(image)[0]),
-    LimitName.SIDE: _largest_image(_longer_side),
-    LimitName.SIDE_OF_MANY: _largest_image(_longer_side),
+    LimitName.IMAGE_BYTES: lambda entry: max(bytes_of_images(_messages(entry)), default=0),
+    LimitName.SIDE: _longest_side,
+    LimitName.SIDE_OF_MANY: _longest_side,
     LimitName.CALLS: lambda entry: len(entry.message.calls),
     LimitName.PARTS: _parts,
 }

@@ -125,6 +125,11 @@ class Cure(Struct, frozen=True):
     keeps_to: LimitName | None = None
     """The named limit that it answers."""
 
+    @property
+    def keeps_prompt(self) -> bool:
+        """Whether the prompt is the one that was planned first: what the upstream counts of it says how it counts."""
+        return self.terms is None and self.kind is not AttemptKind.ORIGINAL
+
 
 FIRST: Final = Cure(AttemptKind.FIRST, reason=VerdictKind.ACCEPTED)
 

@@ -14,7 +14,7 @@ from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
 from proxy.core.conversation import Message, Size, unpaired
-from proxy.core.media import bytes_of, bytes_of_media, modalities_in
+from proxy.core.media import bytes_of_images, bytes_of_media, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
     ESTIMATED_SHARE,
@@ -375,8 +375,7 @@ def _is_left_by_a_window(reply_tokens: int, refused: Planned) -> bool:
 
 def _encoded_sizes(messages: Sequence[Message]) -> set[int]:
     """Bytes of each image as base64, which is what Anthropic counts."""
-    images = (image for message in messages for image in message.media() if image is not None)
-    return {bytes_of(image)[1] for image in images}
+    return {size * 4 // 3 for size in bytes_of_images(messages)}
 
 
 def recounted(counted: Planned, other: Planned) -> float:

@@ -367,7 +367,7 @@ class Relay:
             return
         counted = response.counted
         record.note_counts(counted)
-        if attempt is None or attempt.cure is not FIRST or attempt.outcome.fitting_tokens is not None:
+        if attempt is None or not attempt.cure.keeps_prompt or attempt.outcome.fitting_tokens is not None:
             return
         is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
         is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
