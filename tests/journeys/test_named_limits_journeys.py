@@ -15,7 +15,7 @@ import pytest
 from support.chat_as_messages import request_as_messages
 from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
-from support.journey import World, call, result
+from support.journey import World, call, long_text, result
 from support.media_samples import PDF, WAV, audio_part, base64_of, file_part, image_part, png
 from support.upstream import FACES, Over, Rule, ScriptedModel, valid, words
 
@@ -138,9 +138,9 @@ ROWS: Final = [
     ),
     Row(
         "image bytes",
-        40_000,
+        200_000,
         "messages.3.content.0.image.source.base64: image exceeds 5 MB maximum: {seen} bytes > {limit} bytes",
-        pictures(5, large={1: png() + b"\1" * 60_000}),
+        pictures(5, large={1: png() + b"\1" * 300_000}),
         ("messages", "chat", "responses"),
     ),
     Row(
@@ -175,7 +175,29 @@ ROWS: Final = [
         results("x", "y", "z", "z", calls=20),
         error={"code": "array_above_max_length"},
     ),
+    Row(
+        "parts",
+        16,
+        "Invalid 'messages[2].content': array too long. Expected an array with maximum length {limit}, but got an "
+        "array with length {seen} instead.",
+        asked(*[{"type": "text", "text": f"Part {number}."} for number in range(20)], times=3),
+        SEEING,
+    ),
+    Row(
+        "parts",
+        16,
+        "Too many content parts: {seen}. Maximum is {limit}",
+        asked(*[part for _ in range(10) for part in ({"type": "text", "text": "Look."}, image_part())], times=3),
+        SEEING,
+    ),
     # one string
+    Row(
+        "string",
+        6_000,
+        "Content length {seen} exceeds the maximum of {limit} characters per message",
+        results(PAGE, LONG, PAGE, LONG, PAGE),
+    ),
+    Row("characters", 27_000, "Your message exceeds the maximum length of {limit} characters", results(*[PAGE] * 40)),
     Row(
         "string",
         6_000,
@@ -259,7 +281,8 @@ ROWS: Final = [
         9_000,
         "This endpoint's maximum context length is {limit} tokens. However, you requested about {total} tokens "
         "({prompt} of text input, {reply} in the output). Please reduce the length of either one.",
-        results(*[PAGE] * 9),
+        results(*[long_text(150)] * 9),
+        refusals=2,
         members={"max_tokens": 9_000},
     ),
 ]

@@ -1,17 +1,16 @@
-"""Public bug reports, told as files: what the upstream refuses and how it says so. Each is played as a whole conversation
-through the proxy: `python -m support.reported_cases FOLDER [ID…]` prints what became of it.
+"""Public bug reports, told as files: what the upstream refuses and how it says so. Each is played as a whole
+conversation through the proxy: `python -m support.reported_cases FOLDER [ID…]` prints what became of it.
 
 Rule: the words and limits are the file's; only the conversation, which a file tells in prose, is written here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +19,7 @@ from support.chat_as_messages import request_as_messages
 from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
 from support.journey import call, long_text, result, world
-from support.media_samples import anthropic_block, image_part, png
+from support.media_samples import image_part, png
 from support.upstream import FACES, Answer, Over, Rule, ScriptedModel, Sent, well_formed, words
 from support.upstream.replies import as_json
 
@@ -93,7 +92,9 @@ def screenshots(count: int) -> Iterator[list[Json]]:
         made = {"type": "computer_call", "id": f"cu_{number}", "call_id": f"call_{number}", "action": {"type": "wait"}}
         shot = {"type": "computer_screenshot", "image_url": url}
         output = {"type": "computer_call_output", "call_id": f"call_{number}", "output": shot}
-        also = [{"type": "custom_tool_call", "call_id": f"c_{number}", "name": "run", "input": "ls"}] * (number % 3 == 2)
+        also = [{"type": "custom_tool_call", "call_id": f"c_{number}", "name": "run", "input": "ls"}] * (
+            number % 3 == 2
+        )
         also += [{"type": "custom_tool_call_output", "call_id": f"c_{number}", "output": "ok"}] * (number % 3 == 2)
         yield [made, output, *also]
     yield said()
@@ -298,8 +299,10 @@ class Played:
         failed = [turn for turn, status in enumerate(self.statuses) if status != 200]
         said = "ends well" if self.ends_well else f"FAILED in turns {failed} {self.lost}"
         several = sum(sent > 1 for sent in self.sends)
-        turns = len(self.sends)
-        return f"{self.name:<28}{self.api:<10} {sum(self.sends):>4} sends {turns:>4} turns {several:>3} double, once from turn {once:>3}  {said}"
+        counts = (
+            f"{sum(self.sends):>4} sends in {len(self.sends):>3} turns, {several:>2} double, once from turn {once:>3}"
+        )
+        return f"{self.name:<28}{self.api:<10} {counts}  {said}"
 
 
 def played(name: str, script: Script, upstream: Json, api: str, folder: Path) -> Played:
@@ -318,8 +321,10 @@ def played(name: str, script: Script, upstream: Json, api: str, folder: Path) ->
             body |= dict(script.members)
             if api == "responses":
                 body.pop("max_tokens", None)
+            if api == "ollama":
+                body.setdefault("stream", False)
             before = len(model.sent)
-            statuses.append(found.ask(body | ({"stream": False} if api == "ollama" and "stream" not in script.members else {}), path=path, **script.headers).status_code)
+            statuses.append(found.ask(body, path=path, **script.headers).status_code)
             sends.append(len(model.sent) - before)
     last = model.last.text
     lost = "" if TASK in last else "the task"
@@ -331,20 +336,26 @@ def read(folder: Path) -> dict[str, Json]:
     return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
-def main(folder: str, *names: str) -> int:
-    cases, failed = read(Path(folder)), 0
+def play_all(folder: Path, names: Sequence[str] = ()) -> Iterator[Played]:
+    """Play the cases of a folder, or those of these ids; what has no script here is left out."""
+    cases, known = read(folder), scripts()
     for name, case in cases.items():
-        if names and name not in names:
+        if name not in known or (names and name not in names):
             continue
         upstream = case["upstream"]
-        upstream = upstream | cases[_AS[upstream["message"]]]["upstream"] if upstream.get("message") in _AS else upstream
+        if (like := _AS.get(upstream.get("message", ""))) is not None:
+            upstream = upstream | cases[like]["upstream"]
         with tempfile.TemporaryDirectory() as kept:
-            one = played(name, scripts()[name], upstream, case["wire"], Path(kept))
+            yield played(name, known[name], upstream, case["wire"], Path(kept))
+
+
+def main(folder: str, *names: str) -> int:
+    failed = 0
+    for one in play_all(Path(folder), names):
         failed += not one.ends_well
         print(one.row, flush=True)
     return int(failed > 0)
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
-        sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(*sys.argv[1:]))

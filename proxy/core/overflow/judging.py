@@ -156,6 +156,9 @@ def _with_named_limit(verdict: Verdict, evidence: Evidence, sent: Sent) -> Verdi
     found = next((found for text in texts if (found := named_limit(text)) is not None), None)
     if found is None or (verdict.is_overflow and found.name is not LimitName.STRING):
         return verdict
+    if found.name is LimitName.STRING and sent.longest_message is not None and sent.longest_message <= found.most:
+        known = {"limit": found.most, "limit_scope": Scope.INPUT, "unit": Unit.CHARS, "requested": found.seen}
+        return replace(verdict, kind=VerdictKind.PROMPT, **known)  # it can only mean all texts together
     is_of_a_call = any("arguments" in text for text in texts)
     if found.name is LimitName.STRING and _names_another_fault(evidence.report) and not is_of_a_call:
         return verdict
@@ -430,6 +433,8 @@ def _with_scope(verdict: Verdict, sent: Sent) -> Verdict:
     that the refusal states, else by ours; of both together if only prompt and reply reach it. Copilot, Kimi, Cerebras:
     `prompt token count of 93854 exceeds the limit of 90000`."""
     limit, total = verdict.limit, verdict.requested
+    if verdict.unit is Unit.CHARS and limit is not None and (sent.chars or 0) >= limit:  # no window is counted in them
+        return replace(verdict, limit_scope=Scope.INPUT)
     if limit is None or verdict.limit_scope is not Scope.UNKNOWN or verdict.unit is not Unit.TOKENS:
         return verdict
     counted = counted_beside_a_limit(verdict.upstream_message, sent)

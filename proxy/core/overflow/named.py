@@ -24,14 +24,28 @@ class NamedLimit(NamedTuple):
 _IMAGE: Final = r"(?:images?|image\(s\)|image[_ ]urls?|pictures?|screenshots?|photos?|图片|图像|画像|이미지)"
 _FILE: Final = r"(?:documents?|files?|pdfs?|attachments?|文件|文档)"
 _MANY: Final = r"(?:too many|number of|at most \d+|max(?:imum)?(?: of)? \d+|more than \d+|up to \d+)"
-_LIST: Final = r"'?: array too long"
+_LIST: Final = r"'?:? (?:array|list) (?:too long|must contain|should have)"
 _ALL: Final = r"(?:total|combined|all) (?:\w+ ){0,3}(?:media|images?|attachments?)\b"
 _BYTES: Final = r"\d ?(?:bytes|[kmg]i?b\b)"
+_SIDE: Final = r"(?:pixels?\b|\d ?px\b|dimensions?|width|像素)"
+_ONE_TEXT: Final = (
+    r"(?:string|field|this value|(?:each|single|one|per|a|your) message|message content|content (?:must|should)"
+    r"|messages?\W{0,2}\d{1,5}\W{1,3}content)\b"
+)
+_OF_A_NAME: Final = (
+    r"\b(?:tools|functions)[\[.]|\.(?:name|description|id|call_id)\b|invalid '(?:user|metadata)"
+    r"|\b(?:array|list)\b|image"
+)
+"""`Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024`."""
 _ROWS: Final = tuple(
     (name, re.compile(words))
     for name, words in (
-        (LimitName.SIDE_OF_MANY, r"many-image requests"),
-        (LimitName.SIDE, rf"(?=.*(?:{_IMAGE}|dimension))(?:pixels?\b|\dpx\b|dimensions?|像素)"),
+        (
+            LimitName.STRING,
+            rf"^(?!.*(?:{_OF_A_NAME}))(?=.*\b{_ONE_TEXT}).*(?:\bchar|\bstring\b.*\b(?:length|long)\b|length must be)",
+        ),
+        (LimitName.SIDE_OF_MANY, rf"^(?=.*(?:many|multi(?:ple)?|more than \d+)[- ]images?\b)(?=.*{_SIDE})"),
+        (LimitName.SIDE, rf"^(?=.*(?:{_IMAGE}|dimension))(?=.*{_SIDE})"),
         (LimitName.PAGES, r"\bpages\b|页数"),
         (
             LimitName.MEDIA_BYTES,
@@ -54,42 +68,32 @@ _ROWS: Final = tuple(
 """The first row decides: what is said of bytes, pixels and pages names images, too."""
 _BOUNDS: Final = re.compile(
     r"too many|at most|up to|max|limit|exceed|(?:more|fewer|less) than|only|no more|over|allowed|array too long"
-    r"|dimension|>|最多|超过|超出|上限|不能"
+    r"|dimension|must|should|[<>]|最多|超过|超出|上限|不能"
 )
 _BEFORE: Final = (
-    r"(?:at most|up to|no more than|not exceed|not be more than|less than|fewer than|more than|only|"
+    r"(?:at most|up to|no more than|not exceed|not be more than|(?:less|fewer) than(?: or equal to)?|more than|only|"
     r"exceed(?:s|ed|ing)?(?: \w+){0,2}?|max(?:imum)?(?:_\w+)?(?: [a-z_]+){0,5}|limit(?:s|ed)?(?: [a-z_]+){0,4}|"
     r"allowed(?: [a-z_]+){0,4}|supports?|<=?|>=?|最多(?:支持|允许|可传)?|上限为?|不(?:能|得|可)?超过|超过了?|限制为?)"
 )
 _MOST: Final = re.compile(
     rf"{_BEFORE}[\s:=(]{{0,3}}(?P<before>\d+(?:[,_]\d{{3}})*(?:\.\d+)?)(?P<unit> ?(?:bytes\b|[kmg]i?b\b))?"
-    r"|(?P<after>\d+(?:,\d{3})*)(?: \w+(?:\(s\))?){0,2} (?:max(?:imum)?\b|allowed|at most|or (?:fewer|less))"
+    r"|(?P<after>\d+(?:,\d{3})*)(?=(?: \w+(?:\(s\))?){0,2} (?:max(?:imum)?\b|allowed|at most|or (?:fewer|less)))"
 )
-_EQUATION: Final = re.compile(r"(\d[\d,]*)(?: \+ (\d[\d,]*))?(?: ?bytes)? ?> ?(\d+(?:,\d{3})*)")
+_EQUATION: Final = re.compile(r"(\d[\d,]*)(?: \+ (\d[\d,]*))?(?: ?bytes)? ?[>/] ?(\d+(?:,\d{3})*)")
 _SEEN: Final = re.compile(
     r"(?:too many \w+(?: and \w+)?:?|got|found|received|contains|provided|has|count:?|you (?:sent|provided)) "
-    r"(?:an array with length )?\(?(\d+(?:,\d{3})*)"
+    r"(?:an? (?:array|string) with length )?\(?(\d+(?:,\d{3})*)"
 )
 _SCALE: Final = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
-_STRING: Final = re.compile(
-    r"string too long.{0,80}?maximum length (?P<openai>\d+)"
-    r"|string (?:value )?length \(\d+\) exceeds the maximum (?:allowed|length) \((?P<jackson>\d+)"
-    r"|string should have at most (?P<pydantic>\d+) characters"
-    r"|string must contain at most (?P<zod>\d+) character"
-)
-"""OpenAI's `string_above_max_length`; Jackson's `StreamReadConstraints.getMaxStringLength()` (DashScope:
-github.com/QwenLM/qwen-code/issues/1082); pydantic behind FastAPI; zod."""
-_OF_A_NAME: Final = re.compile(
-    r"\b(?:tools|functions)[\[.]|\.(?:name|description|id|call_id)\b|invalid '(?:user|metadata)"
-)
-"""`Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024`."""
 _REPLY: Final = re.compile(
     r"max_?(?:completion_?|new_?|output_?|gen_?)?tokens|num_predict|(?:completion|output|generated|new) tokens|"
-    r"maximum tokens you requested"
+    r"maximum tokens you requested|tokens (?:for|in) the (?:completion|output|reply|response)"
+    r"|generate (?:at most|up to)"
 )
 _REPLY_BOUND: Final = re.compile(
     r"at most|less than|cannot|must|maximum|exceed|range|too (?:large|big|high)|supports?|up to|no more|limit|>|<"
+    r"|范围|最大|不能|上限|超过"
 )
 _INTEGER: Final = re.compile(r"(?<![\d.,a-z_-])\d[\d,_]*(?![\d.]*\d)(?![a-z])")
 _LEAST_REPLY_TOKENS: Final = 64
@@ -114,9 +118,7 @@ def named_limit(text: str) -> NamedLimit | None:
     >>> named_limit("this model supports up to 5 images")
     NamedLimit(name=<LimitName.IMAGES: 'images'>, most=5, seen=None)
     """
-    string = None if _OF_A_NAME.search(text) else _STRING.search(text)
-    length = next((int(one) for one in string.groups() if one), 0) if string is not None else 0
-    found = NamedLimit(LimitName.STRING, length) if length else _of_items(text)
+    found = _of_items(text)
     return found if found is not None and _LEAST.get(found.name, 1) <= found.most <= _LARGEST else None
 
 
@@ -126,12 +128,12 @@ def _of_items(text: str) -> NamedLimit | None:
         return None
     if (equation := _EQUATION.search(text)) is not None:
         return NamedLimit(name, _number(equation[3]), _number(equation[1]) + _number(equation[2] or "0"))
-    bounds = [bound for bound in map(_bound, _MOST.finditer(text)) if bound]
-    stated = _SEEN.search(text)
+    least, stated = _LEAST.get(name, 1), _SEEN.search(text)
     seen = _number(stated[1]) if stated else None
-    most = next((bound for bound in bounds if seen is None or bound < seen), 0)
-    if name in (LimitName.SIDE, LimitName.SIDE_OF_MANY):
-        most = max(bounds, default=0) or _pixels(text)
+    bounds = [bound for bound in map(_bound, _MOST.finditer(text)) if bound >= least]
+    most = min((bound for bound in bounds if seen is None or bound < seen), default=0)
+    if not most and name in (LimitName.SIDE, LimitName.SIDE_OF_MANY):
+        most = _pixels(text)
     return NamedLimit(name, most, seen)
 
 

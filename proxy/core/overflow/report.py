@@ -326,6 +326,8 @@ class Sent(Struct, frozen=True):
     """The reply limit of the request."""
     media_bytes: int = 0
     """Bytes of its media, decoded."""
+    longest_message: int | None = None
+    """Bytes of its longest message."""
 
     @property
     def asks_for_little(self) -> bool:

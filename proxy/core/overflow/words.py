@@ -113,7 +113,7 @@ REPLY: Final = _any(
     "(?:output|completion|generated|new|response|generation|reply) tokens?",
     "(?:output|generation|response|completion) (?:length|limit)", "completions?", "predictions?",
     "(?:thinking|reasoning)(?:[ ._](?:budget|tokens?|budget_tokens|length|effort))?", "budget_tokens",
-    "max(?:imum)? output", "输出", "生成", "回复", "补全",
+    "max(?:imum)? output", "generate (?:at most|up to|(?:a )?max(?:imum)?)", "输出", "生成", "回复", "补全",
 )  # fmt: skip
 """The reply and the parameters that limit it."""
 

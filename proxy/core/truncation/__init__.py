@@ -1,7 +1,7 @@
 """The reduction of one tool result, looked at by itself."""
 
 from proxy.core.truncation.response import tool_response, with_note
-from proxy.core.truncation.strings import CutStrings, shortened_arguments
+from proxy.core.truncation.strings import CutStrings, JoinTexts, shortened_arguments
 from proxy.core.truncation.tool_output import (
     LEAST_SYSTEM_BYTES,
     Sanitise,
@@ -13,6 +13,7 @@ from proxy.core.truncation.tool_output import (
 __all__ = [
     "LEAST_SYSTEM_BYTES",
     "CutStrings",
+    "JoinTexts",
     "Sanitise",
     "SanitiseText",
     "TruncateToolOutput",

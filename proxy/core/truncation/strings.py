@@ -1,4 +1,5 @@
-"""Local step for texts over a length that an upstream has stated: contents of any message, and arguments of calls.
+"""Local steps for limits of one message that an upstream has stated: how long a text or the arguments of a call may be,
+and how many parts there may be.
 
 Rule: arguments are cut inside the strings of their JSON, so that they stay valid; the whole is kept in an artifact that
 the notice names. A text within the limit is never touched, nor is system text.
@@ -12,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation import SYSTEM_ROLES, Argument, Edit, Message, Reason
+from proxy.core.conversation import SYSTEM_ROLES, Argument, Carried, Edit, Item, Message, Parts, Reason, Words
 from proxy.core.notices import Notices
 from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
 from proxy.core.truncation.tool_output import shortened_result
@@ -55,6 +56,28 @@ class CutStrings(Struct, frozen=True):
             if edit is not None and isinstance(edit.becomes, str) and _units(edit.becomes) <= self.max_chars:
                 return edit
         return None
+
+
+class JoinTexts(Struct, frozen=True):
+    """Joins the texts that stand side by side in a message with too many parts."""
+
+    max_parts: int
+
+    def __call__(self, index: int, message: Message, tool: str, _: Notices) -> Iterator[Edit]:
+        """One edit, if a message has more parts."""
+        found = message.parts()
+        if found is None or len(found[1]) <= self.max_parts:
+            return
+        items: list[Item] = []
+        for part in found[1]:
+            if part.text is None:
+                items.append(Carried(part.raw))
+            elif items and isinstance(before := items[-1], Words):  # the last one may have the cache mark
+                items[-1] = Words(f"{before.text}\n{part.text}", part.raw)
+            else:
+                items.append(Words(part.text, part.raw))
+        limit = f"parts={self.max_parts}"
+        yield Edit(index, found[0], Parts(tuple(items)), Reason.LONG_STRING, tool=tool, limit=limit)
 
 
 def _units(text: str) -> int:

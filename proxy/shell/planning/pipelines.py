@@ -33,7 +33,7 @@ from proxy.core.notices import NOWHERE, ArtifactAccess, Notices, PageSize
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text import ExcerptLimits
 from proxy.core.tokens import Counter
-from proxy.core.truncation import CutStrings, SanitiseText, TruncateToolOutput
+from proxy.core.truncation import CutStrings, JoinTexts, SanitiseText, TruncateToolOutput
 from proxy.shell.models import entry_of
 
 _BYTES_PER_TOKEN: Final = 3
@@ -257,6 +257,8 @@ def _caps(local: Sequence[LocalStep], at_most: Mapping[str, int]) -> Iterator[Ca
             yield Cap(most, SUMS[name], _routing(local, hidden=HIDING[name]) if name in HIDING else None)
         else:
             steps = _routing(local, **{_OF_AN_IMAGE[name]: most}) if name in _OF_AN_IMAGE else None
+            if name is LimitName.PARTS:  # between two images that are shown stands one text
+                steps = (*_routing(local, max_images=max(0, (most - 1) // 2)), JoinTexts(most))
             yield Cap(0, _over(SINGLE[name], most), steps, MANY_IMAGES if name is LimitName.SIDE_OF_MANY else 0)
 
 

@@ -132,6 +132,7 @@ class Judge:
             has_user_text=any(one.role == "user" and one.text().strip() for one in planned.plan.sent),
             reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
             media_bytes=bytes_of_media(planned.plan.sent),
+            longest_message=max((len(one.raw) for one in planned.plan.sent), default=0),
         )
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> int | None:
