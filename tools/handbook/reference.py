@@ -168,8 +168,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("overflow_detected", "overflow_retried", "original_retried"),
         "the upstream refused; what was sent next, with the same members as `request_planned`, and the goal that was "
-        "used. `cause` and `cure` name a row of [the table of refusals](refusals.md), `limit` and `seen` what was "
-        "stated, `learned` whether that is remembered at once; what the next response has to prove is logged then",
+        "used. `cause` and `cure` name a row of [the table of refusals](refusals.md), `named`, `limit` and `seen` what "
+        "was stated, `learned` whether that is remembered at once; what the next response has to prove is logged then",
     ),
     (
         ("waiting_request_lost",),

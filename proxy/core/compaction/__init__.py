@@ -9,6 +9,7 @@ from proxy.core.compaction.budget import (
     budget_for,
     clamped_reply,
     in_model_tokens,
+    note_tokens,
 )
 from proxy.core.compaction.caps import Cap
 from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
@@ -32,5 +33,6 @@ __all__ = [
     "compressed",
     "in_model_tokens",
     "last_resorts",
+    "note_tokens",
     "plan",
 ]

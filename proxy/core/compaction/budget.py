@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from proxy.core.conversation import MessageReport, Size
-from proxy.core.models import Certainty, ModelProfile
+from proxy.core.models import Certainty, LimitName, ModelProfile
 
 REPLY_SHARE: Final = 16
 """A sixteenth of the window is reserved for the reply if the request sets no reply limit."""
@@ -107,6 +107,10 @@ def _share_beside(whole: int | None, fixed: int, share: float) -> int | None:
     return fixed + int((whole - fixed) * share)
 
 
+_NOTE_PARTS: Final = 64
+"""Characters of one text for a token of a part of the note: a whole note has about a quarter of the text."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Limits for one request to one model."""
@@ -134,6 +138,8 @@ class Budget:
     """Share of the usable room beside what must stay that is still in use after a cut."""
     ratio: float = 1.0
     """The upstream's tokens for one of ours."""
+    note_tokens: int | None = None
+    """Limit of each part of an omission note, where the upstream limits one text, which may have to carry it."""
     max_reply_tokens: int | None = None
     """Limit of prompt and reply together, if the reply limit of the request may be lowered to fit."""
     result_tokens: int | None = None
@@ -311,9 +317,16 @@ def budget_for(
         chars_may_be_wrong=room_chars != rules.max_request_chars,
         max_reply_tokens=window - margin if may_lower and not is_guessed and not reply_is_apart else None,
         ratio=ratio,
+        note_tokens=note_tokens(profile),
         result_tokens=int(max(widest - _USUALLY_STAYS_TOKENS, widest * _LEAST_SHARED) * ARRIVAL_SHARE / ratio),
         reserved_reply_tokens=reserve,
     )
+
+
+def note_tokens(profile: ModelProfile) -> int | None:
+    """`Budget.note_tokens` for a model."""
+    longest = profile.at_most.get(LimitName.STRING)
+    return None if longest is None else longest // _NOTE_PARTS
 
 
 def _room_chars(profile: ModelProfile, rules: BudgetRules) -> int | None:

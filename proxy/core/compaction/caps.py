@@ -84,7 +84,7 @@ def _kept_to(window: ContextWindow, cap: Cap, total: int, notices: Notices, coun
                 window.redo(again)
                 total, has = total - has + less, less
         unit = next(unit for unit in window.units if unit.start <= index < unit.stop)
-        is_only_way = cap.local is None and not cap.most and unit.calls and not unit.must_stay
+        is_only_way = cap.local is None and not cap.most and unit.role != "user" and not unit.must_stay
         units = going.get(unit.start, (unit,) if is_only_way else ())
         if not has or not units or (cap.local is not None and entry.is_system_text):
             continue

@@ -223,13 +223,14 @@ class NoteRoom(NamedTuple):
             if limit is not None and goal is not None
         ]
         beside = min(room * total.tokens // max(1, size) for _, _, room, size in units)
-        questions = int(beside * ASKED_SHARE)
-        steps = int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE)
+        most = MAX_NOTE_TOKENS if budget.note_tokens is None else min(MAX_NOTE_TOKENS, budget.note_tokens)
+        questions = min(int(beside * ASKED_SHARE), budget.note_tokens or beside)
+        steps = min(int(max(0, beside - STEPS_FROM_TOKENS) * STEPS_SHARE), budget.note_tokens or beside)
         lines = min(
             min(max(int(room * NOTE_SHARE), goal - size), limit - size) * total.tokens // max(1, size)
             for limit, goal, room, size in units
         )
-        return cls(max(0, min(lines, MAX_NOTE_TOKENS)), questions, steps)
+        return cls(max(0, min(lines, most)), questions, steps)
 
 
 class OmissionNote(Struct, frozen=True):

@@ -177,6 +177,13 @@ class Verdict(Figures, frozen=True):
     """The upstream's message for people, at most 2 KB; for the client, not for a log."""
 
     @property
+    def stated(self) -> tuple[str, int | None, int | None]:
+        """The name of what is refused, its limit, and what the request has of it; None where it does not say."""
+        if self.named is not None:
+            return self.named.value, self.named_limit, self.named_seen
+        return self.kind.value, self.limit if self.limit_bytes is None else self.limit_bytes, self.largest_size
+
+    @property
     def is_overflow(self) -> bool:
         """Whether the response says that the request is too long."""
         return self.kind in _OVERFLOWS

@@ -119,7 +119,8 @@ class Cure(Struct, frozen=True):
     refused: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text."""
     reason: VerdictKind = VerdictKind.PROMPT
-    """The reason that it answers; PROMPT for any length in tokens, UNKNOWN for what an edit of ours may have caused."""
+    """The reason that it answers; PROMPT for any length in tokens but that of the reply alone, UNKNOWN for what an edit
+    of ours may have caused."""
     cause: str = ""
     """The row of the table of cures."""
     keeps_to: LimitName | None = None
@@ -201,8 +202,10 @@ class Outcome(Struct, frozen=True):
         verdict = self.verdict
         if self.is_too_long:
             return VerdictKind.PROMPT
+        if verdict.kind is VerdictKind.REPLY_ONLY and (verdict.named or verdict.limit):
+            return VerdictKind.REPLY_ONLY
         if verdict.named is not None and verdict.named is not LimitName.TOOLS:
-            return VerdictKind.PROMPT if verdict.named is LimitName.REPLY else VerdictKind.COUNT
+            return VerdictKind.COUNT
         if self.is_over_bytes and verdict.kind is VerdictKind.BYTES:
             return VerdictKind.BYTES
         if verdict.kind is VerdictKind.MEDIA and self.media:
@@ -383,7 +386,9 @@ def _repeated(outcome: Outcome, _: Situation) -> Iterator[Cure]:
 def _shorter_reply(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     reply = _fitting_reply(outcome.verdict, situation)
     if reply is not None and (situation.reply_tokens is None or reply < situation.reply_tokens):
-        yield Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply)
+        is_alone = outcome.verdict.kind is VerdictKind.REPLY_ONLY
+        reason = VerdictKind.REPLY_ONLY if is_alone else VerdictKind.PROMPT
+        yield Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply, reason=reason)
 
 
 _CURED_OTHERWISE: Final = frozenset({LimitName.REPLY, LimitName.TOOLS})

@@ -223,12 +223,17 @@ _AN_ID: Final = (
 FAULTS: Final = tuple(
     (kind, tuple(map(re.compile, patterns)))
     for kind, *patterns in (
-        (VerdictKind.SAME_IDS, _AN_ID + r"|\bids?\b.{0,60}tool", r"\bunique|duplicate|already (?:used|exists)|same id"),
+        (
+            VerdictKind.SAME_IDS,
+            _AN_ID + r"|\bids?\b.{0,60}tool|duplicate item",
+            r"\bunique|duplicate|already (?:used|exists)|same id",
+        ),
         (
             VerdictKind.CALL_IDS,
-            _AN_ID,
+            _AN_ID + r"|expected an id that",
             r"too long|maximum length|length (?:of|less|must)|string should match|regular expression|\bpattern\b"
-            r"|at most \d+ char|longer than|a-z|alphanumeric|that begins with|invalid (?:format|characters?)",
+            r"|at most \d+ char|longer than|a-z|alphanumeric|only letters|that begins with"
+            r"|invalid (?:format|characters?)",
         ),
         (
             VerdictKind.ARGUMENTS,
@@ -238,8 +243,9 @@ FAULTS: Final = tuple(
         ),
         (
             VerdictKind.ARGUMENTS,
-            r"unterminated string starting at|expecting (?:value|property name|'.' delimiter)|extra data",
-            r"\bline \d+ column \d+ \(char \d+\)",
+            r"unterminated string starting at|expecting (?:value|property name|'.' delimiter)|extra data"
+            r"|looks like object|only get item pairs",
+            r"\bline \d+ column \d+ \(char \d+\)|closing|mapping",
         ),
         (
             VerdictKind.CACHE_MARKS,
@@ -250,7 +256,7 @@ FAULTS: Final = tuple(
             VerdictKind.SURROGATES,
             r"surrogate|invalid (?:unicode|utf-?8)|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape"
             r"|unicode (?:code ?point|escape|character)|(?:in|not |mal)(?:valid |formed )json"
-            r"|pars(?:e|ing) (?:the )?(?:request |json )?body",
+            r"|pars(?:e|ing) (?:the )?(?:request |json )?body|\\u?x{4}|as a unicode string",
         ),
         (
             VerdictKind.SERVER_TOOLS,
@@ -283,7 +289,7 @@ FAULTS: Final = tuple(
             r"\b(?:contents?|texts?|messages?|parts|blocks?)\b|内容|消息",
             r"non-?empty|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)"
             r"|empty (?:content|text|message)|non-?whitespace|at least (?:1|one) (?:character|part|item|content|block)"
-            r"|got null|(?:must|should) be set"
+            r"|got null|(?:must|should) be set|either content or|ha(?:s|ve) no content|must have (?:a |some )?text"
             r"|不能为空|为空",
         ),
     )

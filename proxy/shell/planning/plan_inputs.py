@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from proxy.core.compaction import Budget, Pipeline, budget_for
+from proxy.core.compaction import Budget, Pipeline, budget_for, note_tokens
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models import (
     AgentFileAccess,
@@ -189,6 +189,7 @@ class KnownInputs:
         if terms.at_most:
             named = [{name.value: most} for name, most in terms.at_most]
             profile = structs.replace(profile, at_most=smallest([profile.at_most, *named]))
+            budget = replace(budget, note_tokens=note_tokens(profile))
         if texts.members:  # the upstream decides whether they are prompt
             budget = replace(budget, count_may_be_wrong=not profile.cuts_silently)
         if terms.goal_tokens is not None:

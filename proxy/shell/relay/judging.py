@@ -390,6 +390,8 @@ def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
     """Whether the upstream's count of a prompt is one of the text that we have counted. A stream is refused before the
     upstream's own tools have run."""
     request, by_tools = planned.request, not (is_refused and planned.request.stream)
+    if Modality.FILE in planned.inputs.profile.refused:  # they are described
+        request = replace(request, has_files=False)
     is_all = sum(planned.inputs.members.values()) <= planned.plan.after.tokens * RATIO_STEP
     return is_all and not planned.wire.adds_to_prompt(request, by_tools=by_tools)
 

@@ -229,11 +229,13 @@ class Recorder:
         if cure.kind is AttemptKind.WITHOUT_MEDIA:
             self._tell_new_edits(record, [edit for edit in planned.plan.edits if edit.media is not None])
         is_edited = planned.changed and cure.kind is not AttemptKind.ORIGINAL
+        named, limit, seen = refused.stated
         line = {
             **(described_changes(planned) if is_edited else {}),
             "cause": cure.cause,
-            "limit": refused.limit if refused.limit_bytes is None else refused.limit_bytes,
-            "seen": refused.largest_size,
+            "named": named,
+            "limit": limit,
+            "seen": seen,
             "cure": cure.kind.value,
             "learned": refused.limit_is_learnable,
             "goal_tokens": None if goal is None else planned.plan.budget.model_tokens(goal),

@@ -1,0 +1,239 @@
+"""Faults that a history may have, the words that refuse them, and what an upstream sees of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from support.spellings import Items, Spelling
+from support.upstream import Answer, Rule, Sent
+
+PLANTED = "call_of_the_first_step"
+TASK = "Find out why the build fails."
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, the APIs where it can exist, the words that refuse it, and what remains of it."""
+
+    apis: Sequence[str]
+    refusals: Sequence[str]
+    planted: Callable[[Spelling], Items]
+    is_in: Callable[[Sent], bool]
+    """Whether a request has it, as its upstream judges."""
+    remains: Callable[[Sent], bool] = lambda _: True
+    """Whether a request still has what it must have."""
+    status: int = 400
+
+
+def exchange(spelling: Spelling, name: str = PLANTED, text: str = "total 8") -> Items:
+    return [*spelling.called([(name, {"cmd": "ls"})], "I look."), *spelling.results([(name, text)])]
+
+
+def with_ids(name: str) -> Callable[[Spelling], Items]:
+    return lambda spelling: exchange(spelling, name)
+
+
+def again(spelling: Spelling) -> Items:
+    return [*exchange(spelling), *exchange(spelling, text="total 9")]
+
+
+def broken_arguments(spelling: Spelling) -> Items:
+    items = exchange(spelling)
+    text = (
+        json.dumps(items).replace('"{\\"cmd\\": \\"ls\\"}"', '"{\\"cmd\\": \\"l"').replace('{"cmd": "ls"}', '"{cmd: l"')
+    )
+    return json.loads(text)
+
+
+def empty(spelling: Spelling) -> Items:
+    content: Any = [] if spelling.name in ("messages", "responses") else ""
+    return [*exchange(spelling), {"role": "assistant", "content": content}]
+
+
+def marked(spelling: Spelling) -> Items:
+    items: Items = []
+    for number in range(5):
+        items += exchange(spelling, f"call_{number}")
+        mark = {"type": "text", "text": f"Go on, {number}.", "cache_control": {"type": "ephemeral"}}
+        items += [*spelling.called([], "Yes."), {"role": "user", "content": [mark]}, *spelling.called([], "Well.")]
+    return items
+
+
+def halved(spelling: Spelling) -> Items:
+    return exchange(spelling, text="broken \ud83d here")
+
+
+def unanswered_by_the_model(spelling: Spelling) -> Items:
+    return [*exchange(spelling), *spelling.user("Stop. Look at the log instead.")]
+
+
+def ids_in(sent: Sent) -> list[str]:
+    """The ids of all calls."""
+    calling = [one for one in sent.messages if one.get("role") == "assistant" or one.get("type") == "function_call"]
+    return re.findall(r'"(?:id|call_id)": "([^"]+)"', json.dumps(calling))
+
+
+def has_bad_arguments(sent: Sent) -> bool:
+    def walk(value: Any) -> bool:
+        if isinstance(value, dict):
+            if "arguments" in value and isinstance(value["arguments"], str):
+                try:
+                    return not isinstance(json.loads(value["arguments"]), dict)
+                except ValueError:
+                    return True
+            if value.get("type") == "tool_use" and not isinstance(value["input"], dict):
+                return True
+            return any(map(walk, value.values()))
+        return isinstance(value, list) and any(map(walk, value))
+
+    return walk(sent.messages)
+
+
+def is_empty_somewhere(sent: Sent) -> bool:
+    spoken = [one for one in sent.messages if one.get("role") == "assistant" and not one.get("tool_calls")]
+    return any(one.get("content") in ("", []) for one in spoken)
+
+
+def follows_a_tool(sent: Sent) -> bool:
+    roles = [one.get("role") for one in sent.messages]
+    return ("tool", "user") in itertools.pairwise(roles)
+
+
+def lacks(member: str) -> Callable[[Sent], bool]:
+    return lambda sent: any(one.get("role") == "assistant" and member not in json.dumps(one) for one in sent.messages)
+
+
+def calls_lack(member: str) -> Callable[[Sent], bool]:
+    return lambda sent: any(one.get("tool_calls") and member not in json.dumps(one) for one in sent.messages)
+
+
+def server_tools(spelling: Spelling) -> Items:
+    use = {"type": "server_tool_use", "id": "srvtoolu_01", "name": "web_search", "input": {"query": "x"}}
+    return [{"role": "assistant", "content": [{"type": "text", "text": "I search."}, use]}, *spelling.user("And?")]
+
+
+FAULTS = {
+    "long ids": Fault(
+        ("chat", "messages", "responses"),
+        (
+            "Invalid 'messages[2].tool_calls[0].id': string too long. Expected a string with maximum length 40, but "
+            "got a string with length 72 instead.",
+            "Invalid 'input[2].call_id': string too long. Expected a string with maximum length 40, but got a string "
+            "with length 72 instead.",
+            "Value at 'messages.2.member.content.1.member.toolUse.toolUseId' failed to satisfy constraint: Member must "
+            "have length less than or equal to 40",
+            "tool_call_id must be at most 40 characters",
+        ),
+        with_ids("call_" + "x" * 67),
+        lambda sent: any(len(one) > 40 for one in ids_in(sent)),
+    ),
+    "other ids": Fault(
+        ("chat", "messages"),
+        (
+            "messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+            "Value at 'toolUseId' failed to satisfy constraint: Member must satisfy regular expression "
+            "pattern: [a-zA-Z0-9_-]+",
+        ),
+        with_ids("call:1|fc_2"),
+        lambda sent: any(not re.fullmatch(r"[a-zA-Z0-9_-]+", one) for one in ids_in(sent)),
+    ),
+    "ids of nine": Fault(
+        ("chat",),
+        ("Tool call id was call_of_the_first_step but must be a-z, A-Z, 0-9, with a length of 9.",),
+        exchange,
+        lambda sent: any(not re.fullmatch(r"[a-zA-Z0-9]{9}", one) for one in ids_in(sent)),
+    ),
+    "same ids": Fault(
+        ("chat", "messages", "responses"),
+        ("messages.3.content.1: `tool_use` ids must be unique",
+         "Duplicate value for 'tool_call_id' of 'call_1' in message 5"),
+        again,
+        lambda sent: len(set(ids_in(sent))) < len(ids_in(sent)),
+        lambda sent: "total 8" in sent.text and "total 9" in sent.text,
+    ),
+    "arguments": Fault(
+        ("chat", "messages", "responses", "ollama"),
+        (
+            "invalid params, invalid function arguments json string, tool_call_id: call_1 (2013)",
+            'The "function.arguments" parameter of the code model must be in JSON format.',
+            "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
+            "Failed to parse tool call arguments as JSON",
+            "Unterminated string starting at: line 1 column 13 (char 12)",
+            "Expecting ',' delimiter: line 1 column 24 (char 23)",
+        ),
+        broken_arguments,
+        has_bad_arguments,
+        lambda sent: "total 8" in sent.text,
+    ),
+    "empty": Fault(
+        ("chat", "messages", "responses", "ollama"),
+        (
+            "messages.4: all messages must have non-empty content except for the optional final assistant message",
+            "messages: text content blocks must be non-empty",
+            "Invalid assistant message: content or tool_calls must be set",
+            "The content field in the Message object at messages.3 is empty.",
+        ),
+        empty,
+        is_empty_somewhere,
+    ),
+    "marks": Fault(
+        ("chat", "messages"),
+        ("A maximum of 4 blocks with cache_control may be provided. Found 5.", "Too many cache_control blocks: 5 > 4"),
+        marked,
+        lambda sent: sent.text.count("cache_control") > 4,
+        lambda sent: sent.text.count("cache_control") == 4,
+    ),
+    "surrogates": Fault(
+        ("chat", "messages", "responses", "ollama"),
+        (
+            "The request body is not valid JSON: no low surrogate in string: line 1 column 347 (char 346)",
+            "'utf-8' codec can't encode character '\\ud83d' in position 3: surrogates not allowed",
+            "Failed to parse the request body as JSON: lone leading surrogate in hex escape at line 1 column 10",
+        ),
+        halved,
+        lambda sent: b"\\ud83d here" in sent.body,
+        lambda sent: "broken \\ufffd here" in sent.text,
+    ),
+    "user after tool": Fault(
+        ("chat",),
+        ("Unexpected role 'user' after role 'tool'",
+         "After the optional system message, conversation roles must alternate"),
+        unanswered_by_the_model,
+        follows_a_tool,
+    ),
+    "reasoning": Fault(
+        ("chat",),
+        (
+            "The `reasoning_content` in the thinking mode must be passed back to the API.",
+            "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2",
+        ),
+        exchange,
+        lacks("reasoning_content"),
+    ),
+    "signature": Fault(
+        ("chat",),
+        ("Function call is missing a thought_signature in functionCall parts. This is required for tools to work.",),
+        exchange,
+        calls_lack("thought_signature"),
+    ),
+    "server tools": Fault(
+        ("messages",),
+        ("messages.1: `web_search` tool use with id `srvtoolu_01` was found without a corresponding "
+         "`web_search_tool_result` block",),
+        server_tools,
+        lambda sent: "server_tool_use" in sent.text,
+        lambda sent: "I search." in sent.text,
+    ),
+}  # fmt: skip
+
+
+def refusing(fault: Fault, words: str) -> Rule:
+    def rule(sent: Sent) -> Answer | None:
+        return sent.face.error(words, fault.status) if fault.is_in(sent) else None
+
+    return rule
