@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from proxy.core.models import LimitName
-from proxy.core.overflow.named import named_limit, reply_limit
-from proxy.core.overflow.sentences import normalised
+from proxy.core.overflow import ErrorReport, ErrorText, Sent, Verdict, judge
 
 NAMED = {
     "image count must be <= 5, got 8": (LimitName.IMAGES, 5),
@@ -47,18 +46,25 @@ REPLIES = (
 )
 
 
+SENT = Sent(9_000, 30_000, window_is_certain=False, reply_tokens=32_000, longest_message=30_000)
+
+
+def judged(text: str) -> Verdict:
+    return judge(ErrorReport(400, texts=[ErrorText("error.message", text)]), SENT)
+
+
 @pytest.mark.parametrize(("text", "expected"), NAMED.items())
 def test_a_sentence_names_a_limit(text: str, expected: tuple[LimitName, int]) -> None:
-    found = named_limit(normalised(text))
-    assert found is not None
-    assert (found.name, found.most) == expected
+    verdict = judged(text)
+    assert (verdict.named, verdict.named_limit) == expected
 
 
 @pytest.mark.parametrize("text", UNNAMED)
 def test_a_limit_of_a_small_field_or_of_the_whole_prompt_is_none_of_them(text: str) -> None:
-    assert named_limit(normalised(text)) is None
+    assert judged(text).named is None
 
 
 @pytest.mark.parametrize("text", REPLIES)
 def test_a_sentence_names_the_largest_reply(text: str) -> None:
-    assert reply_limit(normalised(text), 32_000) == 8_192
+    verdict = judged(text)
+    assert (verdict.named, verdict.named_limit) == (LimitName.REPLY, 8_192)
