@@ -121,7 +121,7 @@ def test_python_m_proxy_is_the_same_command():
 
 
 def test_a_terminal_that_lacks_a_character_is_no_reason_to_fail(tmp_path):
-    arguments = ["models", "gpt-4o", "--upstream", "http://127.0.0.1:9/v1", "--data-dir", str(tmp_path)]
+    arguments = ["models", "gpt\u20134o", "--upstream", "http://127.0.0.1:9/v1", "--data-dir", str(tmp_path)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     ran = subprocess.run([sys.executable, "-m", "proxy", *arguments], env=environment, capture_output=True, check=True)
     assert b"\\u2013" in ran.stdout

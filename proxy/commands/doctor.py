@@ -10,34 +10,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import json
 import os
 import re
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import httpx
 from pydantic import SecretStr
-from rich.console import Console
-from rich.text import Text
 
 from proxy.app import create_app
 from proxy.commands.agents import Agent
-from proxy.commands.explain import number, plain
+from proxy.commands.screen import complain, number, plain
 from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
 from proxy.core.models import ModelProfile
-from proxy.errors import ProxyError
 from proxy.reloading import leads_here
 from proxy.shell.artifacts import OWNER_FILE, TRIAL_KEY, TROUBLE, create_folder, reason_of
-from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, key_headers, stated_by
+from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, stated_by
 from proxy.shell.resources import configure_logging
-from proxy.shell.upstream import CLOSED, NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED, Upstream
-from proxy.wire import WIRES
+from proxy.shell.upstream import NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED
+from proxy.wire import WIRES, Wire
 
 WELL, WRONG = 0, 1
 """The exit status."""
@@ -53,189 +47,154 @@ WORDS: Final = "Say hello, please."
 TRIAL: Final = b"context-proxy doctor was here\n"
 KEYS_OF_CLIENTS: Final = {"messages": tuple(name for name in VARIABLES if name.startswith("ANTHROPIC_"))}
 """Variables whose key a client of this API sends; `OPENAI_API_KEY` is a setting already."""
-_RESET: Final = os.strerror(errno.ECONNRESET)
-"""Closing a connection resets it if bytes of the request are still unread."""
 SHOWN_CHARS: Final = 300
 """Limit for an upstream's error text."""
 _NO_CHAT: Final = re.compile(
     r"embedding|embed(?=[-_:]|$)|whisper|tts|audio|dall-e|image|moderation|rerank|realtime|davinci|babbage|sora"
 )
 """Names of models that do not chat, in the lists of OpenAI and of gateways; only used to choose a model to try."""
+_HOW_TO_REACH: Final = (
+    (THROUGH, "check HTTP_PROXY or HTTPS_PROXY; NO_PROXY={host} goes around it"),
+    (NO_SUCH_HOST, "check the spelling in {place}.base_url, and the DNS of this machine"),
+    (SPEAKS_NO_TLS, "set {place}.base_url to {plain}"),
+    (
+        UNTRUSTED,
+        "it must name this host, be in date, and be signed by an authority of this machine or in SSL_CERT_FILE",
+    ),
+    ("no answer within", "check whether it is busy and whether the address is right"),
+    ("", "is it running, and is http:// or https:// right? {place}.base_url is {base_url}"),
+)
+"""Part of a problem, and what to do."""
+_HOW_TO_SATISFY: Final = {
+    401: "the upstream wants another key: {key}",
+    403: "the upstream wants another key: {key}",
+    404: f"try a model that exists (--model NAME), or the API that the upstream speaks (--api {', '.join(WIRE_PATHS)})",
+    429: "the upstream limits this key's requests or has no credit left: wait, or look at its account",
+}
+"""Status of a refusal, and what to do."""
 
 State: TypeAlias = Literal["ok", "wrong", "note", "skipped"]
-_STYLES: Final[dict[str, str]] = {"ok": "green", "wrong": "bold red", "note": "yellow", "skipped": "dim"}
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
+class Diagnosis(NamedTuple):
     """One finding."""
 
     about: str
     state: State
     text: str
     advice: str = ""
-    heading: str = ""
-    """Above the first finding about one of several upstreams."""
-    window_tokens: int | None = None
-    """The window that it is about."""
 
 
-def doctor(
-    settings: Settings,
-    model: str | None,
-    console: Console | None = None,
-    api: str | None = None,
-    agent: Agent | None = None,
-) -> int:
+def doctor(settings: Settings, model: str | None, api: str | None = None, agent: Agent | None = None) -> int:
     """Check everything that a request needs; the exit status. `api`: what the default upstream speaks, by its name in
     settings; None: chat completions. `agent`: whether it has room in the window, too."""
     configure_logging(_LOG, sys.stderr)
-    console = console or Console(highlight=False, soft_wrap=True)
-    worst, was_tried = WELL, True
-    for finding in examined(settings, model, api, agent):
-        if finding.heading:
-            console.print(Text(f"\n{plain(finding.heading)}", style="bold"))
-        line = Text(f"{finding.state:<8}", style=_STYLES[finding.state])
-        line.append(
-            f"{finding.about:<11}{plain(finding.text)}", style="dim" if finding.state == "skipped" else "default"
-        )
-        console.print(line)
-        if finding.advice:
-            console.print(Text(f"{'':<8}{'':<11}→ {plain(finding.advice)}"))
-        worst = max(worst, WRONG if finding.state == "wrong" else WELL)
-        was_tried &= finding.about != "request" or finding.state == "ok"
+    states: set[tuple[str, State]] = set()
+    for about, state, text, advice in examined(settings, model, api, agent):
+        print(f"{state:<8}{about:<11}{plain(text)}")
+        if advice:
+            print(f"{'':<19}-> {plain(advice)}")
+        states.add((about, state))
+    if any(state == "wrong" for _, state in states):
+        print("Something is wrong.")
+        return WRONG
+    was_tried = {state for about, state in states if about == "request"} == {"ok"}
     good = "A request goes through to each upstream." if settings.upstreams else "A request goes through."
-    if not was_tried:
-        good = "Nothing is wrong so far; not every upstream was tried with a request."
-    console.print(Text("Something is wrong." if worst else good, style="bold"))
-    return worst
+    print(good if was_tried else "Nothing is wrong so far; not every upstream was tried with a request.")
+    return WELL
 
 
 def examined(
     settings: Settings, model: str | None = None, api: str | None = None, agent: Agent | None = None
 ) -> Iterator[Diagnosis]:
-    """The findings, each as soon as it is known."""
+    """The findings, each as soon as it is known; with several upstreams, those after `upstream` are about it."""
     yield _store(settings)
-    if api is not None and settings.upstream.api_key is None:
-        of_client = [os.environ[name] for name in KEYS_OF_CLIENTS.get(api, ()) if os.environ.get(name)]
-        key = SecretStr(of_client[0]) if of_client else None
-        settings = settings.model_copy(update={"upstream": settings.upstream.model_copy(update={"api_key": key})})
+    of_client = [os.environ[name] for name in KEYS_OF_CLIENTS.get(api or "", ()) if os.environ.get(name)]
+    if of_client and settings.upstream.api_key is None:
+        default = settings.upstream.model_copy(update={"api_key": SecretStr(of_client[0])})
+        settings = settings.model_copy(update={"upstream": default})
     for place, one in settings.named_upstreams.items():
         named = model if model and settings.paths_to(one, model) else None
-        of_one = _examined_upstream(settings, place, one, named, api if one is settings.upstream else None)
-        first = next(of_one)
-        of_one = _with_agent(of_one, agent) if agent is not None and one is settings.upstream else of_one
-        yield replace(first, heading=f"{one.requests}: {one.base_url}") if settings.upstreams else first
-        yield from of_one
+        is_default = one is settings.upstream
+        yield from _examined(settings, place, named, api if is_default else None, agent if is_default else None)
 
 
-def _with_agent(findings: Iterator[Diagnosis], agent: Agent) -> Iterator[Diagnosis]:
-    """The findings, and after the window whether the agent has room in it."""
-    for finding in findings:
-        yield finding
-        if finding.window_tokens is not None:
-            yield _agent(agent, finding.window_tokens)
-
-
-def _agent(agent: Agent, window_tokens: int) -> Diagnosis:
-    if agent.least_window is None or agent.prompt_tokens is None:
-        return Diagnosis("agent", "note", f"how much room {agent.name} needs is unknown")
-    needs = f"the system text and tools of {agent.name} {agent.version} have {number(agent.prompt_tokens)} tokens"
-    if agent.least_window <= window_tokens:
-        return Diagnosis("agent", "ok", f"{needs}; each MCP server adds its own")
-    variable = "".join(f", {name}={text}" for name, text in agent.at_maker.items())
-    return Diagnosis(
-        "agent",
-        "wrong",
-        f"{needs}, which with a reply need a window of {number(agent.least_window)}; this one has "
-        f"{number(window_tokens)}",
-        f"a larger window (Ollama: OLLAMA_CONTEXT_LENGTH), another model, or fewer tools{variable}",
-    )
-
-
-def _examined_upstream(
-    settings: Settings, place: str, one: UpstreamSettings, model: str | None, api: str | None
+def _examined(
+    settings: Settings, place: str, named: str | None, api: str | None, agent: Agent | None
 ) -> Iterator[Diagnosis]:
+    one = settings.named_upstreams[place]
     # An upstream of one API lists its models with the headers of that API.
     upstream = one if api is None else RoutedUpstream.model_construct(**{**dict(one), "wire": api})
-    status, reached = asyncio.run(_upstream(place, upstream))
-    yield reached
     resolver = ModelResolver(settings.before(upstream))
+    failure = asyncio.run(
+        resolver.ask_now(lambda: filter(None, [named or _one_to_try(settings, one, resolver)]), REACH_SECONDS)
+    )
+    status, model = resolver.discovery.status, named or _one_to_try(settings, one, resolver)
+    yield _reached(settings, place, resolver, failure)
     if status is not None:
         yield _key(place, one, status)
-        asyncio.run(resolver.ask_now(lambda: filter(None, [model or _one_to_try(settings, one, resolver)])))
-    model = model or _one_to_try(settings, one, resolver)
     if model is not None:
         profile = resolver.profile(model)
         yield _window(profile)
-        yield _tokenizer(profile)
+        counter = counter_for(profile.tokenizer, profile.model)
+        kind = "the model's own" if counter.exact else "an estimate until the upstream has counted a request"
+        yield Diagnosis("tokenizer", "ok", f"{counter.name}, {kind}")
+        if agent is not None:
+            yield _agent(agent, profile.window_tokens)
     if status is None or status in (401, 403):
         why = "cannot be reached" if status is None else "takes no request without another key"
         yield Diagnosis("request", "skipped", f"not tried: the upstream {why}")
-    elif model is None and resolver.discovery.names:
+    elif model is not None:
+        path = settings.paths_to(one, model)[0] if api is None else WIRE_PATHS[api]
+        yield from asyncio.run(_requests(settings, place, path, model))
+    elif resolver.discovery.names:
         text = f"not tried: requests for the models that it lists go to other upstreams ({place})"
         advice = f"does the glob fit their names, such as {resolver.discovery.names[0]}? --model NAME tries one"
         yield Diagnosis("request", "wrong", text, advice)
-    elif model is None:
-        yield Diagnosis("request", "note", "not tried: the upstream lists no model", "name one: --model NAME")
     else:
-        path = settings.paths_to(one, model)[0] if api is None else WIRE_PATHS[api]
-        yield from asyncio.run(_requests(settings, place, path, model))
+        yield Diagnosis("request", "note", "not tried: the upstream lists no model", "name one: --model NAME")
 
 
-async def _upstream(place: str, one: UpstreamSettings) -> tuple[int | None, Diagnosis]:
-    """The status of its list of models; None if it did not respond."""
-    base_url, upstream = one.base_url, Upstream(one)
-    started = time.perf_counter()
+def _store(settings: Settings) -> Diagnosis:
+    folder = create_folder(settings)
+    where = f"{folder.address} (data_dir, artifacts.folder or artifacts.url)"
     try:
-        async with asyncio.timeout(REACH_SECONDS):
-            answer = await upstream.send("GET", b"/models", [*key_headers(one).items()], None)
-            status = answer.status
-            await answer.aclose()
-    except ProxyError as error:
-        return None, Diagnosis("upstream", "wrong", error.message, _how_to_reach(place, base_url, error.message))
-    except TimeoutError:
-        text = f"{base_url} did not respond within {REACH_SECONDS:g} s"
-        return None, Diagnosis("upstream", "wrong", text, "check whether it is busy and whether the address is right")
-    finally:
-        await upstream.aclose()
-    took = f"{base_url} responds ({status} in {1000 * (time.perf_counter() - started):.0f} ms)"
+        folder.put(TRIAL_KEY, TRIAL)
+        is_kept = folder.get(TRIAL_KEY).content == TRIAL
+    except TROUBLE as error:
+        advice = "make it writable for this user, or name another place; for a bucket, check its credentials"
+        return Diagnosis("store", "wrong", f"nothing can be kept in {where}: {reason_of(error)}", advice)
+    if not is_kept:
+        return Diagnosis("store", "wrong", f"{where} returns something other than what was stored", "use another place")
+    return Diagnosis("store", "ok", f"{folder.address} can be written and read")
+
+
+def _reached(settings: Settings, place: str, resolver: ModelResolver, failure: str | None) -> Diagnosis:
+    """What became of the question for the models."""
+    one, status = settings.named_upstreams[place], resolver.discovery.status
+    whose = f"{one.requests}: " if settings.upstreams else ""
+    where = f"{whose}{one.base_url}"
+    if status is None:
+        problem = f"{whose}{resolver.upstream.where} {failure}"
+        how = next(how for part, how in _HOW_TO_REACH if part in problem)
+        plain_url, host = one.base_url.replace("https:", "http:"), urlsplit(one.base_url).hostname
+        advice = how.format(place=place, base_url=one.base_url, host=host, plain=plain_url)
+        return Diagnosis("upstream", "wrong", problem, advice)
     if status >= 500:
-        return status, Diagnosis("upstream", "wrong", took, "its own log says why it fails")
-    if status in (404, 405, 501):
-        return status, Diagnosis(
-            "upstream", "note", f"{took}, and lists no models", "if it should, is /v1 in the URL right?"
-        )
-    return status, Diagnosis("upstream", "ok", took)
-
-
-def _how_to_reach(place: str, base_url: str, problem: str) -> str:
-    if THROUGH in problem:
-        return f"check HTTP_PROXY or HTTPS_PROXY; NO_PROXY={urlsplit(base_url).hostname} goes around it"
-    if problem.endswith(NO_SUCH_HOST):
-        return f"check the spelling in {place}.base_url, and the DNS of this machine"
-    if problem.endswith(SPEAKS_NO_TLS):
-        return f"set {place}.base_url to http{base_url.removeprefix('https')}"
-    if UNTRUSTED in problem:
-        authorities = os.environ.get("SSL_CERT_FILE", "")
-        if authorities and not os.access(authorities, os.R_OK):
-            return f"SSL_CERT_FILE names {authorities}, which cannot be read"
-        return "it must name this host, be in date, and be signed by an authority of this machine or in SSL_CERT_FILE"
-    if problem.endswith((CLOSED, _RESET)) and base_url.startswith("http://"):
-        return f"a server that expects TLS does this: try https://, {place}.base_url is {base_url}"
-    return f"is it running? {place}.base_url is {base_url}"
+        return Diagnosis("upstream", "wrong", f"{where} responds with {status}", "its own log says why it fails")
+    if failure is not None and status not in (401, 403):
+        text = f"{where} responds, and lists no models: {failure}"
+        return Diagnosis("upstream", "note", text, "if it should, is /v1 in the URL right?")
+    return Diagnosis("upstream", "ok", f"{where} responds")
 
 
 def _key(place: str, one: UpstreamSettings, status: int) -> Diagnosis:
-    is_set, is_refused, how = one.api_key is not None, status in (401, 403), _how_to_set_a_key(place)
-    if is_refused and is_set:
-        return Diagnosis("key", "wrong", f"the upstream refuses {place}.api_key ({status})", f"set another: {how}")
-    if is_refused:
-        text = f"the upstream wants a key ({status}), and none is set here"
-        return Diagnosis("key", "wrong", text, f"to try it here: {how}; clients that send their own need neither")
-    if is_set:
-        return Diagnosis("key", "ok", f"{place}.api_key is taken")
-    return Diagnosis("key", "ok", "none is set, and the list of models needs none; clients may send their own")
+    if status in (401, 403):
+        problem = "wants a key, and none is set here" if one.api_key is None else f"refuses {place}.api_key"
+        advice = f"to try it here: {_how_to_set_a_key(place)}; clients that send their own need neither"
+        return Diagnosis("key", "wrong", f"the upstream {problem} ({status})", advice)
+    none = "none is set, and the list of models needs none; clients may send their own"
+    return Diagnosis("key", "ok", none if one.api_key is None else f"{place}.api_key is taken")
 
 
 def _how_to_set_a_key(place: str) -> str:
@@ -247,67 +206,49 @@ def _how_to_set_a_key(place: str) -> str:
 def _one_to_try(settings: Settings, one: UpstreamSettings, resolver: ModelResolver) -> str | None:
     """A model whose requests go to this upstream, preferably one that chats."""
     written = [entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?[")]
-    listed = [name for name in resolver.discovery.names if not _NO_CHAT.search(name.lower())]
-    names = [*written, *listed, *resolver.discovery.names]
-    return next((name for name in names if settings.paths_to(one, name)), None)
+    listed = sorted(resolver.discovery.names, key=lambda name: bool(_NO_CHAT.search(name.lower())))
+    return next((name for name in (*written, *listed) if settings.paths_to(one, name)), None)
 
 
 def _window(profile: ModelProfile) -> Diagnosis:
-    window = f"{number(profile.window_tokens)} tokens for {profile.model}"
-    source = stated_by(profile, "window_tokens")
+    window, source = f"{number(profile.window_tokens)} tokens for {profile.model}", stated_by(profile, "window_tokens")
     if profile.window_is_guessed:
         text = f"{window}, {source}: nothing is left out or refused on a guess"
-        return Diagnosis("window", "note", text, HOW_TO_STATE_A_WINDOW, window_tokens=profile.window_tokens)
-    return Diagnosis("window", "ok", f"{window}, says {source}", window_tokens=profile.window_tokens)
+        return Diagnosis("window", "note", text, HOW_TO_STATE_A_WINDOW)
+    return Diagnosis("window", "ok", f"{window}, says {source}")
 
 
-def _tokenizer(profile: ModelProfile) -> Diagnosis:
-    counter = counter_for(profile.tokenizer, profile.model)
-    if counter.exact:
-        return Diagnosis("tokenizer", "ok", f"{counter.name}, the model's own")
-    return Diagnosis("tokenizer", "ok", f"{counter.name}, an estimate until the upstream has counted a request")
-
-
-def _store(settings: Settings) -> Diagnosis:
-    folder = create_folder(settings)
-    where = f"{folder.address} (data_dir, artifacts.folder or artifacts.url)"
-    try:
-        folder.put(TRIAL_KEY, TRIAL)
-        if folder.get(TRIAL_KEY).content != TRIAL:
-            return Diagnosis(
-                "store", "wrong", f"{where} returns something other than what was stored", "use another place"
-            )
-    except TROUBLE as error:
-        advice = "make it writable for this user, or name another place; for a bucket, check its credentials"
-        return Diagnosis("store", "wrong", f"nothing can be kept in {where}: {reason_of(error)}", advice)
-    return Diagnosis("store", "ok", f"{folder.address} can be written and read")
+def _agent(agent: Agent, window_tokens: int) -> Diagnosis:
+    if agent.least_window is None or agent.prompt_tokens is None:
+        return Diagnosis("agent", "note", f"how much room {agent.name} needs is unknown")
+    needs = f"the system text and tools of {agent.name} {agent.version} have {number(agent.prompt_tokens)} tokens"
+    if agent.least_window <= window_tokens:
+        return Diagnosis("agent", "ok", f"{needs}; each MCP server adds its own")
+    sizes = f"{number(agent.least_window)}; this one has {number(window_tokens)}"
+    variable = "".join(f", {name}={text}" for name, text in agent.at_maker.items())
+    advice = f"a larger window (Ollama: OLLAMA_CONTEXT_LENGTH), another model, or fewer tools{variable}"
+    return Diagnosis("agent", "wrong", f"{needs}, which with a reply need a window of {sizes}", advice)
 
 
 async def _requests(settings: Settings, place: str, path: str, model: str) -> list[Diagnosis]:
     """Three words through the proxy, whole and streamed; no socket is opened for it."""
-    quiet = settings.model_copy(update={"log": _LOG})
     with contextlib.redirect_stdout(sys.stderr):  # the log, if there is anything to say
-        app = create_app(quiet)
+        app = create_app(settings.model_copy(update={"log": _LOG}))
     inside = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
-    async with app.router.lifespan_context(app), inside as client:
-        return [
-            await _request(client, place, path, model, about, stream=stream)
-            for about, stream in (("request", False), ("stream", True))
-        ]
-
-
-async def _request(
-    client: httpx.AsyncClient, place: str, path: str, model: str, about: str, *, stream: bool
-) -> Diagnosis:
     wire = next(wire for wire in WIRES.values() if wire.path == path)
+    async with app.router.lifespan_context(app), inside as client:
+        return [await _request(client, place, wire, model, stream=stream) for stream in (False, True)]
+
+
+async def _request(client: httpx.AsyncClient, place: str, wire: Wire, model: str, *, stream: bool) -> Diagnosis:
     members, expected = wire.trial(WORDS)
-    started = time.perf_counter()
-    of_keys = {name for name, _ in wire.credentials("")}
-    version = {name: value for name, value in wire.list_headers("").items() if name not in of_keys}
-    body = {"model": model, **members, **({"stream": True} if stream else {})}
+    keys = dict(wire.credentials(""))
+    version = {name: value for name, value in wire.list_headers("").items() if name not in keys}
+    about, started = "stream" if stream else "request", time.perf_counter()
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            answer = await client.post(path, json=body, headers=version)
+            body = {"model": model, **members, **({"stream": True} if stream else {})}
+            answer = await client.post(wire.path, json=body, headers=version)
     except TimeoutError:
         text = f"no response from {model} within {ANSWER_SECONDS:g} s"
         return Diagnosis(about, "wrong", text, "try again once the model is loaded, or with --model NAME")
@@ -315,55 +256,37 @@ async def _request(
         return Diagnosis(about, "wrong", "the response broke off", "the upstream's log says why")
     if answer.status_code != 200:
         text = f"{model} was refused ({answer.status_code}): {_words_of(answer)[:SHOWN_CHARS]}"
-        return Diagnosis(about, "wrong", text, _advice_for(answer.status_code, place))
+        failed = "the upstream fails, or cannot be reached; its log says why"
+        other = "the upstream's message says what it wants; --model NAME tries another model"
+        how = _HOW_TO_SATISFY.get(answer.status_code, failed if answer.status_code >= 500 else other)
+        return Diagnosis(about, "wrong", text, how.format(key=_how_to_set_a_key(place)))
     took = f"{model} responds in {time.perf_counter() - started:.1f} s"
     if stream:
-        framing, headers = wire.framing, [(name.lower(), value) for name, value in answer.headers.raw]
-        is_one = framing.is_stream(headers) or framing.begins_stream(answer.content)
-        events = [event for event in framing.splitter().feed(answer.content) if framing.data_of(event)]
-        if not (is_one and events):
-            return Diagnosis(
-                about, "wrong", f"{took}, but not as a stream", "agents that stream need a server that does"
-            )
-        return Diagnosis(about, "ok", f"{took}, in {len(events)} events")
-    try:
-        is_answer = bool(answer.json()[expected])
-    except (ValueError, LookupError, TypeError):
-        is_answer = False
-    if not is_answer:
-        return Diagnosis(
-            about, "wrong", f"{took}, but not as OpenAI does", "is the base URL that of an OpenAI-compatible API?"
-        )
-    return Diagnosis(about, "ok", took)
+        events = [one for one in wire.framing.splitter().feed(answer.content) if wire.framing.data_of(one)]
+        if events:
+            return Diagnosis(about, "ok", f"{took}, in {len(events)} events")
+        advice = "agents that stream need a server that does"
+        return Diagnosis(about, "wrong", f"{took}, but not as a stream", advice)
+    with contextlib.suppress(ValueError, LookupError, TypeError):
+        if answer.json()[expected]:
+            return Diagnosis(about, "ok", took)
+    advice = "is the base URL that of an OpenAI-compatible API?"
+    return Diagnosis(about, "wrong", f"{took}, but not as OpenAI does", advice)
 
 
 def _words_of(answer: httpx.Response) -> str:
-    try:
+    """The upstream's own words about a refusal."""
+    with contextlib.suppress(ValueError, LookupError, TypeError):
         error = answer.json()["error"]
         return error if isinstance(error, str) else str(error["message"])
-    except (ValueError, LookupError, TypeError):
-        return json.dumps(answer.text[:SHOWN_CHARS])
-
-
-def _advice_for(status: int, place: str) -> str:
-    if status in (401, 403):
-        return f"the upstream wants another key: {_how_to_set_a_key(place)}"
-    if status == 404:
-        apis = ", ".join(WIRE_PATHS)
-        return f"try a model that exists (--model NAME), or the API that the upstream speaks (--api {apis})"
-    if status == 429:
-        return "the upstream limits this key's requests or has no credit left: wait, or look at its account"
-    if status >= 500:
-        return "the upstream fails, or cannot be reached; its log says why"
-    return "the upstream's message says what it wants; --model NAME tries another model"
+    return repr(answer.text)
 
 
 def check(settings: Settings) -> int:
     """Print a summary of the settings; the exit status."""
     server = settings.server
     if problem := leads_here(settings.named_upstreams, server.host, server.port):
-        print(problem, file=sys.stderr)
-        return INVALID
+        return complain(problem, INVALID)
     mode = settings.mode if settings.enabled else "off"
     print(
         f"Configuration is valid: {server.host} port {server.port}, to {_described(settings.upstream)}, "

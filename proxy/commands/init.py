@@ -7,6 +7,7 @@ comment: as a setting it would be taken for certain.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -17,13 +18,12 @@ from typing import Final
 import httpx
 
 from proxy.commands.agents import ANTHROPIC, OPENAI
+from proxy.commands.screen import complain
 from proxy.commands.wiring import NoUpstream, upstream_of
 from proxy.config import Settings, UpstreamSettings
 from proxy.shell.models import ModelResolver, stated_by
 from proxy.shell.resources import configure_logging
 
-WRITTEN, NOT_WRITTEN = 0, 1
-"""The exit status."""
 LOCAL_SERVERS: Final[Mapping[int, str]] = {11434: "Ollama", 8000: "vLLM", 1234: "LM Studio", 8080: "llama.cpp"}
 """Usual ports of servers on this machine, by the order in which they are tried."""
 _PROVIDERS: Final[Mapping[str, str]] = {"OPENAI_API_KEY": OPENAI, "ANTHROPIC_API_KEY": ANTHROPIC}
@@ -36,10 +36,10 @@ def init(settings: Settings, path: Path) -> int:
     """Write a settings file; the exit status."""
     configure_logging(settings.log.model_copy(update={"level": "error"}), sys.stderr)
     if path.exists():
-        return _complain(f"{path} is there already; --config names another file")
+        return complain(f"{path} is there already; --config names another file")
     base_url = _base_url(settings)
     if base_url is None:
-        return _complain(
+        return complain(
             "no upstream was found: no variable names one or holds a key, and no server answers at the ports "
             f"{', '.join(map(str, LOCAL_SERVERS))} of this machine; name one with --upstream"
         )
@@ -51,28 +51,23 @@ def init(settings: Settings, path: Path) -> int:
         with path.open("x", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
     except OSError as error:
-        return _complain(f"{path} cannot be written: {error.strerror}")
+        return complain(f"{path} cannot be written: {error.strerror}")
     if failure is not None:
         print(f"{base_url} did not list its models: {failure}", file=sys.stderr)
-    count = len(resolver.discovery.names[:MAX_MODELS])
-    print(f"{path} has the upstream {base_url} and {count} model{'' if count == 1 else 's'}. Next:")
+    print(f"{path} has the upstream {base_url} and its models, as far as it lists them. Next:")
     print(f"  context-proxy doctor --config {path}\n  context-proxy serve --config {path}")
-    return WRITTEN
+    return 0
 
 
 def _base_url(settings: Settings) -> str | None:
     """The upstream that is named, that runs on this machine, or that a key is for; None if there is none."""
-    try:
+    with contextlib.suppress(NoUpstream):
         return upstream_of(None, settings, os.environ).base_url
-    except NoUpstream:
-        pass
     for port in LOCAL_SERVERS:
         address = f"http://127.0.0.1:{port}/v1"
-        try:
+        with contextlib.suppress(httpx.HTTPError, ValueError, TypeError):
             if "data" in httpx.get(f"{address}/models", timeout=_LOCAL_SECONDS, trust_env=False).json():
                 return address
-        except (httpx.HTTPError, ValueError, TypeError):
-            continue
     return next(
         (UpstreamSettings(base_url=url).base_url for name, url in _PROVIDERS.items() if os.environ.get(name)), None
     )
@@ -88,8 +83,3 @@ def _lines(base_url: str, resolver: ModelResolver) -> Iterator[str]:
         entry = f"- {{match: {json.dumps(one.known_as)}, context_window: {one.window_tokens}}}"
         sign = "# " if one.window_is_guessed else ""
         yield f"  {sign}{entry}  # {stated_by(one, 'window_tokens')}"
-
-
-def _complain(sentence: str) -> int:
-    print(sentence, file=sys.stderr)
-    return NOT_WRITTEN

@@ -1,6 +1,6 @@
 """`context-proxy status`: what the running proxies of this user say about themselves.
 
-Rule: a proxy is asked only after its port has proven to be its own; foreign text cannot control the terminal.
+Rule: a proxy is asked only after its port has proven to be its own.
 """
 
 from __future__ import annotations
@@ -9,13 +9,9 @@ import contextlib
 import http.client
 import json
 import secrets
-import sys
-from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
-from proxy.commands.explain import number, plain
+from proxy.commands.screen import complain, number, show
 from proxy.config import Settings
 from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, Announcement, announcements, is_proven
 
@@ -24,6 +20,8 @@ RUNS, RUNS_NOT = 0, 1
 ANSWER_SECONDS: Final = 10.0
 """Timeout of an answer: a proxy that starts needs a second, and one that asks its upstreams three."""
 _MAX_BYTES: Final = 1024 * 1024
+_OF_PROBLEM: Final = ("ended", "model", "outcome", "status", "problem", "request_id")
+"""Members of a request's record that are shown; `/decisions` has the others."""
 
 
 def ask(one: Announcement, *, full: bool = False, timeout_seconds: float = ANSWER_SECONDS) -> dict[str, Any] | None:
@@ -35,49 +33,26 @@ def ask(one: Announcement, *, full: bool = False, timeout_seconds: float = ANSWE
     with contextlib.closing(connection), contextlib.suppress(OSError, ValueError, http.client.HTTPException):
         connection.request("GET", f"/-/status?full={str(full).lower()}", headers=headers)
         answer = connection.getresponse()
-        body = answer.read(_MAX_BYTES)
-        if (
-            is_proven(one.token, "proxy", one.port, nonce, answer.headers.get(PROOF_HEADER, ""))
-            and answer.status == 200
-        ):
+        body, proof = answer.read(_MAX_BYTES), answer.headers.get(PROOF_HEADER, "")
+        if answer.status == 200 and is_proven(one.token, "proxy", one.port, nonce, proof):
             found: dict[str, Any] = json.loads(body)
             return found
     return None
 
 
-def status(settings: Settings, *, as_json: bool, console: Console | None = None) -> int:
+def status(settings: Settings, *, as_json: bool) -> int:
     """Describe the running proxies of this user's data folder; the exit status."""
-    found = [(one, described) for one in announcements(settings.data_dir) if (described := ask(one, full=True))]
+    asked = ((one, ask(one, full=True)) for one in announcements(settings.data_dir))
+    found = [{"url": f"{one.root}/", **described} for one, described in asked if described is not None]
     if as_json:
-        print(json.dumps([{"url": one.root, **described} for one, described in found], indent=2))
-    elif found:
-        for one, described in found:
-            _print(one, described, console or Console(highlight=False, soft_wrap=True, markup=False))
-    else:
-        print(_none(settings.data_dir), file=sys.stderr)
-    return RUNS if found else RUNS_NOT
-
-
-def _none(data_dir: Path) -> str:
-    return f"no proxy of yours runs with the data folder {data_dir.absolute()}; --data-dir names another one"
-
-
-def _print(one: Announcement, found: dict[str, Any], console: Console) -> None:
-    served, process = found["served"], found["process"]
-    rows = [
-        ("version", f"{process['version']}, mode {process['mode']}"),
-        ("process", f"{process['pid']}, {_workers(process['workers'])}, for {_duration(process['seconds'])}"),
-        ("data folder", found["data_dir"]),
-        ("tool output", found["artifacts"]),
-        *(("upstream", address) for address in found["upstreams"]),
-        *(("window", f"{number(w['window_tokens'])} tokens for {w['model']}, {w['source']}") for w in found["windows"]),
-        ("served", in_words(served)),
-        *(("health", one["words"]) for one in found["health"]),
-        *(("problem", _problem(one)) for one in found["problems"]),
-    ]
-    console.print(f"{one.root}/", style="bold")
-    for name, text in rows:
-        console.print(f"  {name:<12}{plain(text)}")
+        show(found, as_json=True)
+    for one in () if as_json else found:
+        problems = [{name: request.get(name) for name in _OF_PROBLEM} for request in one["problems"]]
+        show(one | {"problems": problems}, as_json=False)
+    if found or as_json:
+        return RUNS if found else RUNS_NOT
+    where = settings.data_dir.absolute()
+    return complain(f"no proxy of yours runs with the data folder {where}; --data-dir names another one", RUNS_NOT)
 
 
 def in_words(served: dict[str, int]) -> str:
@@ -89,25 +64,3 @@ def in_words(served: dict[str, int]) -> str:
     requests = "1 request" if served["requests"] == 1 else f"{number(served['requests'])} requests"
     fitted, cured, saved = (number(served[name]) for name in ("fitted", "survived", "tokens_saved"))
     return f"{requests}, {fitted} made to fit, {cured} cured after a refusal, {saved} tokens saved"
-
-
-def _workers(count: int) -> str:
-    return "1 worker" if count == 1 else f"{count} workers"
-
-
-def _duration(seconds: int) -> str:
-    """
-    >>> _duration(59), _duration(7300)
-    ('59 s', '2 h 1 min')
-    """
-    if seconds < 60:
-        return f"{seconds} s"
-    hours, minutes = divmod(seconds // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
-
-
-def _problem(one: dict[str, Any]) -> str:
-    status = f" ({one['status']})" if one["status"] else ""
-    why = f": {one['problem']}" if "problem" in one else ""
-    model = one.get("model") or "a request"
-    return f"{one['ended']} {model} {one['outcome']}{status}{why}, request {one['request_id']}"

@@ -8,23 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
 import os
 import re
 import shlex
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from proxy.commands.agents import ANTHROPIC, API_OF, VARIABLES_OF, Agent, Api, SettingsFile, agent_named
+from proxy.commands.screen import complain, show
 from proxy.commands.status import ask
 from proxy.config import Settings, UpstreamSettings
 from proxy.shell.operator import Announcement, announcements
 from proxy.wire import WIRES
 
 Form = Literal["posix", "fish", "powershell", "json"]
+_SHELLS: Final[Mapping[Form, tuple[str, str, Callable[[str], str]]]] = {
+    "posix": ("export {}={}", "unset {}", shlex.quote),
+    "fish": ("set -gx {} {}", "set -e {}", lambda text: "'{}'".format(re.sub(r"([\\'])", r"\\\1", text))),
+    "powershell": (
+        "$env:{} = {}",
+        "Remove-Item Env:{} -ErrorAction SilentlyContinue",
+        lambda text: "'{}'".format(text.replace("'", "''")),
+    ),
+}
+"""Lines that set and unset a variable, and how a text is quoted in them."""
 _GREETING_SECONDS: Final = 1.0
 """Timeout of the question whether a server is an Ollama."""
 _OLLAMA_PORT: Final = 11434
@@ -48,14 +57,12 @@ def upstream_of(agent: Agent | None, settings: Settings, environment: Mapping[st
     """The upstream that is set, else the one that the agent itself would use. Raises NoUpstream and SettingsError."""
     if "base_url" in settings.upstream.model_fields_set:
         return _at(settings, settings.upstream.base_url)
-    for name, api in (API_OF if agent is None else agent.naming).items():
+    own = agent.naming if agent is not None else API_OF
+    for name, api in (own if agent is not None and agent.provider else {**own, **API_OF}).items():
         if address := environment.get(name, "").strip():
             return _named(settings, name, api, address)
     if agent is not None and agent.provider:
         return _at(settings, agent.provider)
-    for name, api in API_OF.items():
-        if address := environment.get(name, "").strip():
-            return _named(settings, name, api, address)
     raise NoUpstream(
         "nothing says where the requests should go: name the API with --upstream, such as "
         "--upstream https://api.openai.com/v1 or --upstream http://127.0.0.1:11434"
@@ -65,11 +72,8 @@ def upstream_of(agent: Agent | None, settings: Settings, environment: Mapping[st
 def _named(settings: Settings, variable: str, api: Api, address: str) -> Upstream:
     """The upstream that a variable names, in the way of its API."""
     if api == "ollama":
-        address = address if "://" in address else f"http://{address}"
-        parts = urlsplit(address.replace("//0.0.0.0", "//127.0.0.1"))
-        address = (
-            f"{parts.scheme}://{parts.netloc}" if parts.port else f"{parts.scheme}://{parts.netloc}:{_OLLAMA_PORT}"
-        )
+        parts = urlsplit((address if "://" in address else f"http://{address}").replace("//0.0.0.0", "//127.0.0.1"))
+        address = f"{parts.scheme}://{parts.netloc}{'' if parts.port else f':{_OLLAMA_PORT}'}"
     if api == "anthropic" and urlsplit(address).path.strip("/") and not address.rstrip("/").endswith("/v1"):
         address = address.rstrip("/") + "/v1"  # its clients add /v1/messages to any path
     try:
@@ -186,17 +190,13 @@ def env(name: str, settings: Settings, form: Form, *, off: bool) -> int:
     """Print the lines that send an agent to the running proxy, or that end this; the exit status."""
     agent = agent_named(name)
     if agent is None:
-        print(
-            f"{name} is not known: docs/agents.md lists what is; `context-proxy run` takes any command", file=sys.stderr
-        )
-        return 2
+        return complain(f"{name} is not known: docs/agents.md lists what is; `context-proxy run` takes any command", 2)
     wiring = _all_of(agent, settings) if off else _current(agent, settings)
     if form == "json":
         names = dict.fromkeys(wiring.variables) if off else wiring.variables
-        print(json.dumps({"variables": names, "flags": list(wiring.flags), "setting": wiring.lines}, indent=2))
-        return 0
-    for line in _lines(wiring, agent, form, off=off):
-        print(line)
+        show({"variables": names, "flags": wiring.flags, "setting": wiring.lines}, as_json=True)
+    else:
+        print("\n".join(_lines(wiring, agent, form, off=off)))
     return 0
 
 
@@ -229,18 +229,10 @@ def _root(settings: Settings, upstream: Upstream) -> str:
 
 
 def _lines(wiring: Wiring, agent: Agent, form: Form, *, off: bool) -> Iterator[str]:
+    setting, unsetting, quoted = _SHELLS[form]
     for name, text in wiring.variables.items():
-        if form == "powershell":
-            quoted = text.replace("'", "''")
-            yield f"Remove-Item Env:{name} -ErrorAction SilentlyContinue" if off else f"$env:{name} = '{quoted}'"
-        elif form == "fish":
-            quoted = text.replace("\\", "\\\\").replace("'", "\\'")
-            yield f"set -e {name}" if off else f"set -gx {name} '{quoted}'"
-        else:
-            yield f"unset {name}" if off else f"export {name}={shlex.quote(text)}"
-    if off:
-        return
-    if wiring.flags:
+        yield unsetting.format(name) if off else setting.format(name, quoted(text))
+    if wiring.flags and not off:
         yield f"# {agent.name} needs flags, too: {agent.command} {shlex.join(wiring.flags)}"
-    if wiring.lines:
+    if wiring.lines and not off:
         yield f"# {agent.name} needs a setting, which `context-proxy run {agent.name}` makes for it: {wiring.lines}"

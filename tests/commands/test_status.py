@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -25,11 +26,11 @@ def shown(folder, *flags, **variables):
 def test_it_describes_each_running_proxy_also_one_with_a_key(tmp_path):
     with running(tmp_path, SERVER__ADMIN_KEY="operator-key-0123456789") as proxy:
         done = shown(tmp_path, "--data-dir", str(tmp_path))
-        lines = done.stdout.splitlines()
+        lines = dict(re.findall(r"^(\w+) +(.+)$", done.stdout, re.MULTILINE))
         assert (done.returncode, done.stderr) == (0, "")
-        assert lines[0] == f"http://127.0.0.1:{proxy.port}/"
-        assert f"  upstream    http://127.0.0.1:{proxy.upstream_port}/v1" in lines
-        assert f"  data folder {tmp_path}" in lines
+        assert lines["url"] == f"http://127.0.0.1:{proxy.port}/"
+        assert lines["upstreams"] == f"http://127.0.0.1:{proxy.upstream_port}/v1"
+        assert lines["data_dir"] == str(tmp_path)
         (found,) = json.loads(shown(tmp_path, "--data-dir", str(tmp_path), "--json").stdout)
         assert (found["process"]["pid"], found["process"]["workers"]) == (proxy.process.pid, 1)
 

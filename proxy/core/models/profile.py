@@ -106,6 +106,8 @@ class ModelProfile(Struct, frozen=True):
     """Every other limit, by its name: of several sources, the smallest."""
     suffix: str = ""
     """Suffix of the name under which lessons about it are kept, if its requests select a window."""
+    windows: Sequence[tuple[int, str]] = ()
+    """The window and a phrase by every source that states one, in the order in which they are believed."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """Where each value comes from: by field name, a phrase such as `config models[0]` or `default`."""
 

@@ -108,6 +108,8 @@ class Discovery:
         self.is_in_doubt = False
         """Whether a self-hosted server may be another one by now, and was not queried since."""
         self._last_failure: str | None = None
+        self.status: int | None = None
+        """Of the latest response to the question for the list; None: there was none."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -212,19 +214,20 @@ class Discovery:
     async def ask(self, authorization: bytes | None = None, timeout_seconds: float = TIMEOUT_SECONDS) -> str | None:
         """Ask once, with a client's `Authorization` or the upstream's own key; None if the upstream responded with a
         list, else why it did not. Never raises for the upstream."""
+        self.status = None
         try:
             async with asyncio.timeout(timeout_seconds):
                 found = await self._all(self._questions(authorization))
         except NoAnswer as no:
             self._due, self._needs_client_key = self._after(no, authorization)
-            self._recognise_due = 0.0  # another server may come up there
+            self._recognise_due, self.status = 0.0, no.status  # another server may come up there
             return str(no)
         except TimeoutError:
             self._due = self._clock() + RETRY_SECONDS
             return f"no answer within {timeout_seconds:g} s"
         self._due = self._clock() + (LOADED_SECONDS if found.server is not None else REFRESH_SECONDS)
         self._was_answered = self._is_worth_waiting = True
-        self.is_in_doubt = False
+        self.is_in_doubt, self.status = False, 200
         self._take(found)
         return None
 

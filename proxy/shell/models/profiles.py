@@ -37,8 +37,10 @@ from proxy.shell.resources import BoundedMap, logger
 from proxy.shell.upstream import Upstream
 from proxy.wire import MAX_NAME_CHARS, NOTHING, ModelLimits
 
-Source: TypeAlias = Callable[[str], tuple[ModelLimits, str] | None]
-"""Returns limits of a model and a phrase that names the source; None for an unknown model."""
+_Said: TypeAlias = tuple[ModelLimits, str]
+"""Limits of a model, and a phrase that names their source."""
+Source: TypeAlias = Callable[[str], _Said | None]
+"""Returns what it says about a model; None for an unknown one."""
 
 
 SMALL_BODY_BYTES: Final = 8 * 1024
@@ -226,7 +228,7 @@ class ModelResolver:
                 "windows_guessed", count=len(guessed), models=guessed[:_TOLD_NAMES], advice=HOW_TO_STATE_A_WINDOW
             )
 
-    def _from_upstream(self, model: str) -> tuple[ModelLimits, str] | None:
+    def _from_upstream(self, model: str) -> _Said | None:
         return self.discovery.limits(model), "upstream /v1/models"
 
     def _may_be_lifted(self, model: str, window_tokens: int) -> bool:
@@ -243,41 +245,39 @@ class ModelResolver:
         version: tuple[int, int],  # noqa: ARG002 - for the memory
         supposed: Search | None = None,
     ) -> ModelProfile:
+        ranked, plain = self._ranked(model, self.learning.limits(model, by, supposed)), window_in_name(model).plain
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
-        certainty, taken = Certainty.GUESSED, 0
-        learned = self.learning.limits(model, by, supposed)
-        plain, named_tokens, is_stated = window_in_name(model)
-        sources = [source(plain) for source in self._sources]
-        configured = self._configured(model) or self._configured(plain)
-        first: Sequence[tuple[ModelLimits, str] | None] = (configured, learned)
-        if named_tokens is not None and is_stated:
-            stated = self._stated_window(plain, named_tokens, configured)
-            is_less = learned is not None and (learned[0].window_tokens or named_tokens) < named_tokens
-            first = (learned, stated, configured) if is_less else (stated, configured, learned)
-        elif named_tokens is not None and self._may_be_lifted(plain, named_tokens):
-            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=named_tokens, certainty=Certainty.GUESSED), _LIFT))
-        if not is_stated and configured is not None and learned is not None and _corrects(learned[0], configured[0]):
-            first = (learned[0], self._correction(model, learned, configured)), configured
-        for limits_and_source in (*first, *sources):
-            limits, phrase = limits_and_source or (NOTHING, "")
-            taken = max(taken, limits.taken_tokens or 0)
-            if limits.window_tokens is not None and "window_tokens" not in values:
-                certainty = limits.certainty
+        for limits, phrase in ranked:
             for name, value in _stated(limits, values.get("window_tokens")):
                 if name not in values:
                     values[name], stated_by[name] = value, phrase
-        values |= _inputs(one[0] for one in (*first, *sources) if one is not None)
-        values["at_most"] = smallest((one[0].at_most or {}) for one in (*first, *sources) if one is not None)
+        values |= _inputs(limits for limits, _ in ranked)
+        values["at_most"] = smallest(limits.at_most or {} for limits, _ in ranked)
+        windows = tuple([(one.window_tokens, phrase) for one, phrase in ranked if one.window_tokens is not None])
+        certainty = next((one.certainty for one, _ in ranked if one.window_tokens is not None), Certainty.GUESSED)
+        taken = max(limits.taken_tokens or 0 for limits, _ in ranked)
         if certainty is Certainty.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
             values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
-        return ModelProfile(
-            model=plain, suffix=model.removeprefix(plain), **values, certainty=certainty, sources=stated_by
-        )
+        suffix = model.removeprefix(plain)
+        return ModelProfile(plain, **values, suffix=suffix, certainty=certainty, sources=stated_by, windows=windows)
 
-    def _stated_window(
-        self, model: str, tokens: int, configured: tuple[ModelLimits, str] | None
-    ) -> tuple[ModelLimits, str]:
+    def _ranked(self, model: str, learned: _Said | None) -> Sequence[_Said]:
+        """What is said about a model, in the one order in which it is believed."""
+        plain, named_tokens, is_stated = window_in_name(model)
+        configured = self._configured(model) or self._configured(plain)
+        first, sources = [configured, learned], [source(plain) for source in self._sources]
+        if named_tokens is not None and is_stated:
+            stated = self._stated_window(plain, named_tokens, configured)
+            is_less = learned is not None and (learned[0].window_tokens or named_tokens) < named_tokens
+            first = [learned, stated, configured] if is_less else [stated, configured, learned]
+        elif configured is not None and learned is not None and _corrects(learned[0], configured[0]):
+            first = [(learned[0], self._correction(model, learned, configured)), configured]
+        if named_tokens is not None and not is_stated and self._may_be_lifted(plain, named_tokens):
+            sources.insert(_BEFORE_LISTS, (ModelLimits(window_tokens=named_tokens, certainty=Certainty.GUESSED), _LIFT))
+        return [said for said in (*first, *sources) if said is not None]
+
+    def _stated_window(self, model: str, tokens: int, configured: _Said | None) -> _Said:
         """The window of requests that state one: no more than the settings and the upstream allow the model. What a
         server has allocated for other requests does not bind them."""
         facts, source = self.discovery.allocated(model) or (NOTHING, "")
@@ -287,7 +287,7 @@ class ModelResolver:
         limits = (configured[0] if configured else NOTHING, self.discovery.limits(model), trained)
         return ModelLimits(window_tokens=min([tokens, *(one.window_tokens or tokens for one in limits)])), _STATED
 
-    def _correction(self, model: str, learned: tuple[ModelLimits, str], configured: tuple[ModelLimits, str]) -> str:
+    def _correction(self, model: str, learned: _Said, configured: _Said) -> str:
         """The source of a window that corrects a configured one, for people; it is logged once."""
         (limits, source), (wrong, place) = learned, configured
         conflict = f"{model} {limits.window_tokens} {wrong.window_tokens}"
@@ -334,7 +334,7 @@ def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | No
 
 
 def from_configuration(entries: Sequence[ModelSettings]) -> Source:
-    def find(model: str) -> tuple[ModelLimits, str] | None:
+    def find(model: str) -> _Said | None:
         entry = entry_of(entries, model)
         if entry is None:
             return None

@@ -11,7 +11,7 @@ from proxy.shell.operator.announcement import (
     new_token,
     proof_of,
 )
-from proxy.shell.operator.explaining import PROFILE_VALUES, DryRun, Explainer, Explanation
+from proxy.shell.operator.explaining import DryRun, Explainer, Explanation, described_profile
 from proxy.shell.operator.overview import (
     MAX_HOURS,
     Decisions,
@@ -30,7 +30,6 @@ __all__ = [
     "FOLDER",
     "MAX_HOURS",
     "NONCE_HEADER",
-    "PROFILE_VALUES",
     "PROOF_HEADER",
     "Announcement",
     "Decisions",
@@ -48,6 +47,7 @@ __all__ = [
     "Status",
     "announced",
     "announcements",
+    "described_profile",
     "is_proven",
     "new_token",
     "proof_of",

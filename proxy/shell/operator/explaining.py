@@ -15,8 +15,6 @@ from typing_extensions import TypedDict
 
 from proxy.config import Settings
 from proxy.core.artifact import Artifact
-from proxy.core.compaction import in_model_tokens
-from proxy.core.conversation import MessageReport
 from proxy.core.models import ModelProfile
 from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import OversizedPlan
@@ -77,10 +75,22 @@ class Profile(TypedDict):
     """The model's limits and inputs."""
 
     window_tokens: Stated
+    windows: Stated
+    """By every source that states one, in the order in which they are believed: `8192 config models[0]`."""
     input_tokens: Stated
+    input_chars: Stated
+    input_bytes: Stated
+    rate_tokens: Stated
+    """Per minute, prompt and reply limit together."""
+    prompt_rate_tokens: Stated
+    """Per minute, the prompt alone."""
     output_tokens: Stated
     modalities: Stated
+    refused: Stated
+    """What its upstream has refused, whatever is stated: kinds of input, and `media in results`, `read_artifact`,
+    `cut results`."""
     tokenizer: Stated
+    """Empty: by the model's name."""
 
 
 Ratio = TypedDict("Ratio", {"value": float, "from": Literal["learned from usage", "default"]})
@@ -127,7 +137,22 @@ class DryRun(TypedDict):
     artifacts: list[WouldBeKept]
 
 
-PROFILE_VALUES: Final = tuple(Profile.__annotations__)
+_REFUSED: Final = {
+    "results_hold_text": "media in results",
+    "refuses_our_tool": "read_artifact",
+    "refuses_cut_results": "cut results",
+}
+
+
+def described_profile(profile: ModelProfile) -> Profile:
+    """Each value of a profile, and where it came from."""
+    values = {name: getattr(profile, name) for name in Profile.__annotations__}
+    values["windows"] = [f"{tokens} {source}" for tokens, source in profile.windows]
+    values["modalities"] = None if profile.modalities is None else sorted(profile.modalities)
+    values["refused"] = [*sorted(profile.refused), *(word for name, word in _REFUSED.items() if getattr(profile, name))]
+    found = {name: Stated({"value": value, "from": stated_by(profile, name)}) for name, value in values.items()}
+    found["refused"]["from"] = next(filter(None, (stated_by(profile, name) for name in ("refused", *_REFUSED))), None)
+    return cast(Profile, found)
 
 
 class Explanation(Struct, frozen=True):
@@ -149,11 +174,6 @@ class Explanation(Struct, frozen=True):
     def profile(self) -> ModelProfile:
         """Profile of the request's model."""
         return self.planned.inputs.profile
-
-    @property
-    def blocks(self) -> tuple[MessageReport, ...]:
-        """A block for each message; all sizes are in the model's tokens."""
-        return in_model_tokens(self.planned.plan.blocks, self.planned.plan.budget)
 
     @property
     def beside_tokens(self) -> int:
@@ -187,7 +207,7 @@ class Explanation(Struct, frozen=True):
                 "sent": planned.reply_tokens,
             },
             "counted_by": planned.inputs.counted_by,
-            "profile": cast(Profile, {name: self.value_of(name) for name in PROFILE_VALUES}),
+            "profile": described_profile(self.profile),
             "token_ratio": {"value": self.ratio[0], "from": "learned from usage" if self.ratio[1] else "default"},
             "messages": described_blocks(plan.blocks, plan.budget),
             "artifacts": [
@@ -195,13 +215,6 @@ class Explanation(Struct, frozen=True):
                 for artifact in plan.artifacts
             ],
         }
-
-    def value_of(self, name: str) -> Stated:
-        """A value of the profile, and where it came from."""
-        value = getattr(self.profile, name)
-        if name == "modalities" and value is not None:
-            value = sorted(value)
-        return {"value": value, "from": stated_by(self.profile, name)}
 
 
 class Explainer:

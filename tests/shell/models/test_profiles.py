@@ -102,7 +102,10 @@ def test_the_default_and_another_providers_entry_are_guesses() -> None:
 def test_the_catalogue_states_what_no_other_source_does() -> None:
     profile = resolver().profile("gpt-5")
     assert profile == ModelProfile(
-        "gpt-5", 400000, 272000, 128000, VISION, UNSTATED, certainty=Certainty.GUESSED, sources=profile.sources
+        *("gpt-5", 400000, 272000, 128000, VISION, UNSTATED),
+        certainty=Certainty.GUESSED,
+        windows=((400000, "catalogue openai/gpt-5"),),
+        sources=profile.sources,
     )
     assert set(profile.sources.values()) == {"catalogue openai/gpt-5"}
 
