@@ -130,8 +130,9 @@ too: memory, CPU, open files, the time of the start.
 LOG_HEAD: Final = """\
 # The log
 
-One JSON object a line, coloured text on a terminal; never a key, never the content of a message. Written by `make
-docs/log.md`.
+One JSON object a line; on a terminal coloured text, where `request_done` is one sentence: request, model, API, status,
+tokens as they came → as they were sent of those that the window leaves, edits, milliseconds. Never a key, never the
+content of a message. Written by `make docs/log.md`.
 
 | event | when |
 |---|---|

@@ -102,6 +102,10 @@ class Reason(StrEnum):
         made.one, made.several = one, several or one
         return made
 
+    def counted(self, count: int) -> str:
+        """Words for so many changes."""
+        return self.one if count == 1 else self.several.replace("#", f"{count:,}")
+
     ROUTE_MEDIA = "route_media", "1 image or file moved or described", "# images or files moved or described"
     """To where the model can read them; what it cannot read is replaced by a description."""
     TRUNCATE_TOOL_OUTPUT = "truncate_tool_output", "1 long tool result cut", "# long tool results cut"

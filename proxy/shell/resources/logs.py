@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import MutableMapping
 from contextvars import ContextVar
+from functools import partial
 from typing import IO, Any, BinaryIO, Final, TextIO, cast
 
 import msgspec
@@ -17,6 +18,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from proxy.config import LogSettings
+from proxy.core.conversation import Reason
 
 _request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The request that this task serves; empty: none."""
@@ -37,7 +39,7 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
     if console:
         renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         structlog.configure(
-            processors=[*shared, renderer],
+            processors=[*shared, partial(_request_in_words, _arrow_for(stream)), renderer],
             wrapper_class=filtering,
             logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _MayBeLost(stream))),
             cache_logger_on_first_use=True,
@@ -95,6 +97,37 @@ def _named(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[s
     if "request_id" in event or not (request_id := _request_id.get()):
         return event
     return {"request_id": request_id, **event}
+
+
+def _request_in_words(arrow: str, _: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """`request_done` as one sentence, with what an operator has to attend to behind it; JSON has every field."""
+    if event["event"] != "request_done":
+        return event
+    sizes = "{tokens_before:,}" if event.get("tokens_before") else ""
+    if event.get("tokens_sent") not in (None, event.get("tokens_before")):
+        sizes += arrow + "{tokens_sent:,}"
+    if sizes and event.get("room_tokens"):
+        sizes += " of {room_tokens:,}"
+    counts = event.get("edits") or {}
+    edits = [reason.counted(counts[reason]) for reason in Reason if reason in counts]
+    words = [
+        *(str(event.get(name, "")) for name in ("request_id", "model", "api", "status")),
+        sizes.format_map(event),
+        f"({', '.join(edits)})" if edits else "",
+        f"after {event['attempts']} sends" if event.get("attempts", 1) > 1 else "",
+        f"{event.get('total_ms', 0):,.0f} ms",
+    ]
+    told = ("timestamp", "level", "outcome", "problem", "warning", "advice")
+    rest = {name: event[name] for name in told if event.get(name, "answered") != "answered"}
+    return {**rest, "event": " ".join(filter(None, words))}
+
+
+def _arrow_for(stream: TextIO) -> str:
+    try:
+        "→".encode(stream.encoding or "ascii")
+    except UnicodeEncodeError:
+        return "->"
+    return "→"
 
 
 def _encoded(line: Any, **_: Any) -> bytes:

@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import logging
+import re
 
 import pytest
 import structlog
@@ -60,9 +61,48 @@ def test_a_log_whose_stream_is_closed_is_lost_and_costs_nothing(log_format):
 def test_a_line_that_the_terminal_cannot_spell_is_lost_and_costs_nothing():
     written = io.BytesIO()
     configure_logging(LogSettings(format="console"), io.TextIOWrapper(written, "ascii", write_through=True))
-    logger().info("request_done", model="模型")
-    logger().info("request_done", model="m")
-    assert written.getvalue().count(b"request_done") == 1
+    logger().info("request_planned", model="模型")
+    logger().info("request_planned", model="m")
+    assert written.getvalue().count(b"request_planned") == 1
+
+
+CUT = {
+    "request_id": "req-c2a5",
+    "outcome": "answered",
+    "status": 200,
+    "api": "chat",
+    "model": "coder-16k",
+    "tokens_before": 72_275,
+    "room_tokens": 14_839,
+    "edits": {"old_exchange": 22, "old_result": 1},
+    "tokens_sent": 13_085,
+    "attempts": 1,
+    "total_ms": 185.4,
+}
+FAILED = {"outcome": "upstream_error", "status": 502, "api": "chat", "problem": "no reply", "total_ms": 1_234.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "encoding", "sentence"),
+    [
+        (
+            CUT,
+            "utf-8",
+            "req-c2a5 coder-16k chat 200 72,275→13,085 of 14,839 "
+            "(1 old tool result cut down, 22 old messages left out) 185 ms",
+        ),
+        ({**CUT, "attempts": 2, "edits": {}}, "ascii", "200 72,275->13,085 of 14,839 after 2 sends 185 ms"),
+        ({**CUT, "tokens_sent": 72_275, "edits": None}, "utf-8", "200 72,275 of 14,839 185 ms"),
+        (FAILED, "utf-8", "chat 502 1,234 ms              outcome=upstream_error problem='no reply'"),
+    ],
+)
+def test_a_request_is_a_sentence_at_a_terminal(fields, encoding, sentence):
+    written = io.BytesIO()
+    configure_logging(LogSettings(format="console"), io.TextIOWrapper(written, encoding, write_through=True))
+    logger().info("request_done", **fields)
+    plain = re.sub(r"\x1b\[\d*m", "", written.getvalue().decode())
+    assert sentence in plain
+    assert "conversation" not in plain
 
 
 @pytest.mark.parametrize(("line", "name"), [({}, "req-1"), ({"request_id": "req-2", "edits": {"a": 1}}, "req-2")])
