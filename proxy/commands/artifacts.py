@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import datetime
 import os
 import re
@@ -72,14 +71,13 @@ def artifacts(settings: Settings, options: argparse.Namespace) -> int:
 
 async def _print_page(reader: ArtifactReader, name: str, query: Query | None) -> None:
     """Print a page of an artifact, or the whole of it if `query` is None. Raises ProxyError."""
-    with contextlib.closing(reader):
-        stored = await reader.find(name, None)
-        if query is not None:
-            page = await reader.page(stored, query)
-            sys.stdout.buffer.write(_harmless(page) if sys.stdout.isatty() else page)
-        else:
-            async for piece in reader.pieces(stored, 0, stored.size):
-                sys.stdout.buffer.write(piece)
+    stored = await reader.find(name, None)
+    if query is not None:
+        page = await reader.page(stored, query)
+        sys.stdout.buffer.write(_harmless(page) if sys.stdout.isatty() else page)
+    else:
+        async for piece in reader.pieces(stored, 0, stored.size):
+            sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
 
 
@@ -100,10 +98,7 @@ def serve_mcp(settings: Settings) -> int:
     if settings.artifacts.open_on_loopback:
         mine = (None,)
     reader = ArtifactReader(folder, retention_days=settings.artifacts.retention_days, language=settings.language)
-    try:
-        asyncio.run(serve_stdio(ArtifactTools(reader, settings.language), mine))
-    finally:
-        reader.close()
+    asyncio.run(serve_stdio(ArtifactTools(reader, settings.language), mine))
     return 0
 
 

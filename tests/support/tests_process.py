@@ -32,14 +32,13 @@ from proxy import app, reloading
 from proxy.demo import HasDefect, raise_defects
 from proxy.demo import model_server as embedded
 from proxy.shell.models import tokenizer
-from proxy.shell.resources.workload import _malloc_trim, tune_allocator
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None, max_examples=1_000)
-trim = _malloc_trim()
+trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 if "HYPOTHESIS_PROFILE" not in os.environ:
     # Hypothesis tries constants that it finds in the modules that are loaded, for 170 MB and 2 s in a fresh checkout:
@@ -131,7 +130,6 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     the same; started here, it would scan all that pytest holds, hundreds of times."""
     linecache.clearcache()  # pytest has looked up each test's line
     collect_and_keep()
-    tune_allocator()
     give_back()
     app.tune_interpreter = reloading.forget_what_is_gone = lambda: None
 

@@ -6,6 +6,7 @@ response reveals whether another tenant has stored something.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import time
@@ -14,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequen
 from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import structs
@@ -52,7 +54,7 @@ from proxy.shell.artifacts.folder import (
     reason_of,
 )
 from proxy.shell.artifacts.store import INDEXED_BYTES
-from proxy.shell.resources import DaemonThreads, NoTurn, NotWanted, SharedThreads, TooSlow, logger
+from proxy.shell.resources import NotWanted, Threads, TooSlow, logger
 
 AT_ONCE: Final = 2
 """Readings of one tenant at a time: half of the threads, so that nobody holds all."""
@@ -66,6 +68,7 @@ MAX_SEARCHED_BYTES: Final = 64 * 1024 * 1024
 """Most that one search reads of several artifacts; the result then names the next one."""
 MAX_HITS_BYTES: Final = 1024 * 1024
 """Most that is held of the matches of one artifact."""
+_WHOLE_SECONDS: Final = READ_SECONDS + SEARCH_SECONDS
 JSON_BYTES: Final = 64 * 1024 * 1024
 """Longest artifact that is read as JSON: all of it must be in memory."""
 MAX_LISTED: Final = 50_000
@@ -130,9 +133,10 @@ class ArtifactReader:
         self._language = language
         self._clock = clock
         # Its own threads: a long search must not delay what has to be stored before a request is sent.
-        self._threads = DaemonThreads(2 * AT_ONCE, "artifact-reading")
-        self._shared = SharedThreads(self._threads, AT_ONCE)
-        self._finders = DaemonThreads(folder.at_once, "artifact-finding")
+        self._threads = Threads(2 * AT_ONCE, "artifact-reading")
+        self._turns: WeakValueDictionary[str | None, asyncio.Semaphore] = WeakValueDictionary()
+        """By tenant."""
+        self._finders = Threads(folder.at_once, "artifact-finding")
         """A find reads one small object, and a request may need many; reading takes memory."""
 
     async def find(self, name: str, tenant: str | None, *, is_use: bool = True) -> Stored:
@@ -143,7 +147,7 @@ class ArtifactReader:
         """
         self._check_store_responds()
         with self._mapped_errors(is_find=True):
-            return await self._finders.run(READ_SECONDS + SEARCH_SECONDS, self._find, name, tenant, is_use)
+            return await self._finders.run(_WHOLE_SECONDS, partial(self._find, name, tenant, is_use))
 
     async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
         """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
@@ -221,25 +225,24 @@ class ArtifactReader:
             "created": known.created,
         }
 
-    def close(self) -> None:
-        """Release the threads."""
-        for threads in (self._threads, self._finders):
-            threads.shutdown(wait=False, cancel_futures=True)
-
     def _check_store_responds(self) -> None:
         if (why := self._folder.cooldown.why) is not None:
             raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {why}")
 
     async def _run(self, whose: str | None, work: Callable[[_Reading], Result]) -> Result:
-        reading = _Reading()
+        turns = self._turns.setdefault(whose, asyncio.Semaphore(AT_ONCE))
         try:
-            with self._mapped_errors():
-                return await self._shared.run(whose, READ_SECONDS + SEARCH_SECONDS, lambda: work(reading.begun()))
-        except NoTurn:
+            async with asyncio.timeout(_WHOLE_SECONDS):
+                await turns.acquire()
+        except TimeoutError:
             logger().warning("artifact_reading_ended", limit=f"{AT_ONCE} readings at a time")
             raise ArtifactStoreUnavailable(
                 f"{AT_ONCE} readings for this API key are under way, the most at a time, and take long: repeat this one"
             ) from None
+        reading = _Reading()
+        try:
+            with self._mapped_errors():
+                return await self._threads.run(_WHOLE_SECONDS, lambda: work(reading.begun()), turns.release)
         finally:
             reading.is_wanted = False
             if reading.has_ended:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import math
 import mimetypes
 import os
 import random
@@ -40,11 +41,11 @@ from proxy.shell.artifacts.folder import (
     reason_of,
     remove_all,
 )
-from proxy.shell.resources import BoundedMap, DaemonThreads, TooSlow, logger
+from proxy.shell.resources import BoundedMap, Threads, TooSlow, logger
 
 KEEP_SECONDS: Final = 10.0
-"""Limit for all artifacts of a request together, from when a thread is free for the first; the request then continues
-without those that are not stored."""
+"""Limit for one artifact, from when a thread is free for it; the request then continues without those that are not
+stored."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
@@ -85,7 +86,8 @@ class ArtifactStore:
         """Unix time."""
         self._known: BoundedMap[tuple[str, str], float] = BoundedMap(MAX_KNOWN)
         """Name and tenant of what was stored → when that was last verified."""
-        self._threads = _threads(folder)
+        self._threads = Threads(folder.at_once, "artifacts")
+        """Its own: a disk that hangs must not take the threads that plan requests."""
         self._looking: asyncio.Task[None] | None = None
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
@@ -135,8 +137,8 @@ class ArtifactStore:
         """Whether each was new, or why it is not stored."""
         if (why := self._folder.cooldown.why) is not None:
             return [NoAnswer(why)] * len(new)
-        calls = [partial(self._keep_one, artifact, tenant) for artifact in new]
-        outcomes = await self._threads.run_all(KEEP_SECONDS, calls)
+        keeping = (self._threads.run(KEEP_SECONDS, partial(self._keep_one, artifact, tenant)) for artifact in new)
+        outcomes = await asyncio.gather(*keeping, return_exceptions=True)
         if all(isinstance(outcome, TooSlow) for outcome in outcomes):
             self._folder.cooldown.begin()
         return outcomes
@@ -147,7 +149,7 @@ class ArtifactStore:
         name = random.choice(stored).id  # noqa: S311 - a sample, guards nothing
         try:
             for key in (metadata_key(name, tenant), name):
-                await self._threads.run(KEEP_SECONDS, self._folder.stat, key)
+                await self._threads.run(KEEP_SECONDS, partial(self._folder.stat, key))
         except FileNotFoundError:
             self._known.clear()
             logger().warning("artifacts_gone", folder=self._folder.address, artifact=name)
@@ -161,7 +163,7 @@ class ArtifactStore:
         """Why nothing can be written; None if it can. It is tested with one object that stays, small in a bucket."""
         content = os.urandom(TRIAL_BYTES) if self._folder.place_of(TRIAL_KEY) is not None else b"ok\n"
         try:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._folder.put, TRIAL_KEY, content)
+            await self._threads.run(math.inf, partial(self._folder.put, TRIAL_KEY, content))
         except TROUBLE as error:
             return f"the artifact store cannot be written: {reason_of(error)}"
         return None
@@ -172,7 +174,7 @@ class ArtifactStore:
         self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="artifact-sweep")
 
     async def close(self) -> None:
-        """Stop sweeping and release the threads; stored artifacts stay."""
+        """Stop sweeping; stored artifacts stay."""
         self._closing.set()
         if self._sweeping is not None:
             self._sweeping.cancel()
@@ -182,8 +184,6 @@ class ArtifactStore:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        self._threads = _threads(self._folder)
 
     def _is_there(self, name: str, tenant: str, artifact: Artifact) -> bool | None:
         """Whether it was stored a short time ago and still exists: a look at one file, no more. None: it probably
@@ -253,7 +253,7 @@ class ArtifactStore:
     async def _sweep_for_ever(self) -> None:
         await asyncio.sleep(random.uniform(*FIRST_SWEEP_SECONDS))  # noqa: S311 - spreads load, guards nothing
         while True:
-            await asyncio.get_running_loop().run_in_executor(self._threads, self._sweep_once)
+            await self._threads.run(math.inf, self._sweep_once)
             await asyncio.sleep(SWEEP_SECONDS)
 
     def _sweep_once(self) -> None:
@@ -295,11 +295,6 @@ class ArtifactStore:
                 folder=self._folder.address,
                 reason=reason,
             )
-
-
-def _threads(folder: ArtifactFolder) -> DaemonThreads:
-    """Its own threads: a disk that hangs must not take those that plan requests."""
-    return DaemonThreads(folder.at_once, "artifacts")
 
 
 def _readable(tool: str) -> str:

@@ -144,7 +144,7 @@ async def _original(asked: _Asked, digest: str) -> bytes:
     if not compress_api.HASH.fullmatch(digest):
         raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
     record, stored = await asked.by_hash.find(digest, asked.tenant)
-    await asked.services.workload.take(asked.share, stored.size)
+    await asked.share.take(stored.size)
     content = await asked.by_hash.content(stored)
     count = (_retrievals.get((asked.tenant, digest)) or 0) + 1
     _retrievals.put((asked.tenant, digest), count)

@@ -13,6 +13,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
+from functools import partial
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 
@@ -24,7 +25,7 @@ from proxy.core.content_types import ContentKind, media_type, plain_mime
 from proxy.core.conversation import Fetched, FetchError, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
 from proxy.shell.http import can_unpack, unpack
-from proxy.shell.resources import DaemonThreads
+from proxy.shell.resources import Threads
 
 MAX_REDIRECTS: Final = 5
 MAX_AT_ONCE: Final = 8
@@ -250,7 +251,7 @@ class GuardedRequests:
         self._resolve = resolve
         self._is_open = is_open
         self._ports = ports
-        self._threads = DaemonThreads(_RESOLVER_THREADS, "resolver")
+        self._threads = Threads(_RESOLVER_THREADS, "resolver")
         # Without keep-alive: the pool keys connections by address and port, and one made for one name, with its
         # certificate checked, must not serve another name at the same address.
         self._transport = httpx.AsyncHTTPTransport(
@@ -279,7 +280,6 @@ class GuardedRequests:
     async def aclose(self) -> None:
         """Release all resources."""
         await self._transport.aclose()
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _host(self, url: httpx.URL) -> str:
         may_ask = url.port is None or url.port in self._ports or self._allow_private
@@ -298,7 +298,7 @@ class GuardedRequests:
         if literal is not None:
             return (literal,)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._resolve, host)
+            return await self._threads.run(_CONNECT_SECONDS, partial(self._resolve, host))
         except (OSError, UnicodeError):
             raise NotFetched(FetchError.UNKNOWN_HOST) from None
 

@@ -14,6 +14,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ from proxy.shell.artifacts import (
     NoAnswer,
     finding_key,
 )
-from proxy.shell.resources import BoundedMap, DaemonThreads, TooSlow, logger
+from proxy.shell.resources import BoundedMap, Threads, TooSlow, logger
 
 MAX_AT_ONCE: Final = 4
 """Limit for one request."""
@@ -119,7 +120,6 @@ class Resolver:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._downloads is not None:
             await self._downloads.aclose()
-        self._findings.close()
 
     def _is_ours(self, reference: Reference) -> bool:
         return reference.origin is not Origin.REMOTE or self._downloads is not None
@@ -290,7 +290,7 @@ class FetchCache:
         self._clock = clock
         self._remembered: BoundedMap[tuple[str, str], _Remembered] = BoundedMap(MAX_REMEMBERED)
         """Keyed by hash and tenant."""
-        self._threads = DaemonThreads(2, "findings")
+        self._threads = Threads(2, "findings")
 
     async def recall(self, address: str, tenant: str) -> Finding | None:
         """The outcome, if it is known and still valid. Raises ArtifactStoreUnavailable if the store does not respond,
@@ -315,13 +315,9 @@ class FetchCache:
         self._remembered.put((finding.address_sha256, tenant), _Remembered(finding, now, now))
         await self._run(self._write, finding, tenant)
 
-    def close(self) -> None:
-        """Release the threads."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
     async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
         try:
-            return await self._threads.run(WAIT_SECONDS, work, *given)
+            return await self._threads.run(WAIT_SECONDS, partial(work, *given))
         except (TooSlow, NoAnswer):
             raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
         except TROUBLE:

@@ -3,11 +3,9 @@
 from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import configure_logging, logger, write_lines_for
 from proxy.shell.resources.threads import (
-    DaemonThreads,
-    NoTurn,
     NotWanted,
     Recurring,
-    SharedThreads,
+    Threads,
     TooSlow,
     UnderWay,
     in_thread,
@@ -15,19 +13,17 @@ from proxy.shell.resources.threads import (
 )
 from proxy.shell.resources.waiting import Kept, Waiting, WaitingRoom
 from proxy.shell.resources.whole_files import UNFINISHED, SharedFile, create_file, remove_unfinished, replace_file
-from proxy.shell.resources.workload import Share, Workload, forget_what_is_gone, give_memory_back, tune_interpreter
+from proxy.shell.resources.workload import Share, Workload, forget_what_is_gone, tune_interpreter
 
 __all__ = [
     "UNFINISHED",
     "BoundedMap",
-    "DaemonThreads",
     "Kept",
-    "NoTurn",
     "NotWanted",
     "Recurring",
     "Share",
     "SharedFile",
-    "SharedThreads",
+    "Threads",
     "TooSlow",
     "UnderWay",
     "Waiting",
@@ -36,7 +32,6 @@ __all__ = [
     "configure_logging",
     "create_file",
     "forget_what_is_gone",
-    "give_memory_back",
     "in_thread",
     "logger",
     "remove_unfinished",

@@ -1,10 +1,9 @@
 """Threads for work that may never finish (a dead disk, a bucket or a name server that does not respond) and for work on
 a request, which stops when the client has left; and tasks for recurring work beside the requests.
 
-Rule: the process can exit while a thread hangs. Python waits for ever for the threads of a `ThreadPoolExecutor`; for
-these it waits briefly, so that work that is nearly done gets done. A task ends when it is stopped, even if a library
-swallows the cancellation. Work on a request stops at the next message at the latest, and lets other requests go first
-between two messages.
+Rule: the process can exit while a thread hangs; it waits briefly, so that work that is nearly done gets done. A task
+ends when it is stopped, even if a library swallows the cancellation. Work on a request stops at the next message at the
+latest, and lets other requests go first between two messages.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ import contextlib
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import partial
-from queue import Empty, SimpleQueue
-from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from proxy.core.conversation import Edit, Message
 from proxy.core.notices import Notices
@@ -37,210 +34,94 @@ class TooSlow(TimeoutError):
     """Work took longer than it may, not counting the wait for a thread."""
 
 
-@dataclass(slots=True, eq=False)
-class _Task:
-    work: Callable[[], Any]
-    future: Future[Any] = field(default_factory=Future)
-    begun: float | None = None
-    """Time of `time.monotonic`; None: it waits for a thread."""
+class Threads:
+    """One kind of work, on at most so many threads at a time: what hangs keeps its thread, and hurts no other kind.
 
-    def run(self) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
-        self.begun = time.monotonic()
-        try:
-            found = self.work()
-        except BaseException as error:
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(found)
-
-
-_Queue: TypeAlias = SimpleQueue[_Task | None]
-"""None: a thread may end."""
-
-
-class DaemonThreads(Executor):
-    """At most this many threads; each is started when it is needed."""
+    Each call has a thread of its own, which takes a tenth of a millisecond to start; a call here reads or writes a
+    file, or asks a server.
+    """
 
     def __init__(self, most: int, name: str) -> None:
-        self._most = most
-        self._name = name
-        self._queue: _Queue = SimpleQueue()
-        self._idle = threading.Semaphore(0)
-        self._threads: list[threading.Thread] = []
-        self._running: dict[threading.Thread, _Task] = {}
-        """The current task of each thread."""
-        self._changing = threading.Lock()
-        self._is_shut = False
-        _pools.add(self)
-        weakref.finalize(self, _let_go, self._queue, self._threads).atexit = False
-
-    def submit(
-        self, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
-    ) -> Future[_Result]:
-        """Queue a call. Raises RuntimeError after `shutdown`."""
-        task = _Task(partial(work, *given, **named))
-        self._put(task)
-        return task.future
+        self._executor = _DaemonThreads(name)
+        self._free = asyncio.Semaphore(most)
+        self._ended_at = float("-inf")
+        """Time of `time.monotonic` at which any work ended last."""
 
     async def run(
-        self, seconds: float, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
+        self, seconds: float, work: Callable[[], _Result], ended: Callable[[], None] = lambda: None
     ) -> _Result:
-        """The result of a call. Raises what it raises, TooSlow if it takes longer than this many seconds by itself, and
-        RuntimeError after `shutdown`.
+        """The result of a call. Raises what it raises, and TooSlow if it takes longer than this many seconds by itself.
+        `ended` is called when the work ends or will never begin, whether or not anybody still waits for it.
 
         It waits for a thread, in order, as long as any thread makes progress: that wait depends on how much there is to
         do, and says nothing about how long the call takes.
         """
-        (found,) = await self.run_all(seconds, [partial(work, *given, **named)])
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        with contextlib.ExitStack() as ends:
+            ends.callback(ended)
+            await self._take_turn(seconds)
+            ends.callback(self._end_turn)
+            done = asyncio.get_running_loop().run_in_executor(self._executor, work)
+            done.add_done_callback(partial(_note_end, ends.pop_all()))
+        await asyncio.wait([done], timeout=seconds)  # which cancels nothing
+        if not done.done():
+            raise TooSlow(f"no answer in {seconds:g} s")
+        return done.result()
 
-    async def run_all(
-        self, seconds: float, calls: Sequence[Callable[[], _Result]], ended: Callable[[], None] | None = None
-    ) -> Sequence[_Result | BaseException]:
-        """The result or exception of each call; TooSlow for those that have not ended when all together have taken this
-        many seconds, counted from when the first of them began. `ended` is called, in some thread, when a call ends or
-        will never begin, whether or not anybody still waits for it. Raises RuntimeError after `shutdown`."""
-        tasks = [_Task(call) for call in calls]
-        for task in tasks:
-            if ended is not None:
-                task.future.add_done_callback(lambda _: ended())
-            self._put(task)
-        done = [asyncio.wrap_future(task.future) for task in tasks]
-        try:
-            # Asks the threads' futures directly, as their callbacks may be queued after whatever has blocked the loop.
-            while not all(task.future.done() for task in tasks):
-                left = self._since(tasks) + seconds - time.monotonic()
-                if left <= 0:
-                    break
-                await asyncio.wait([one for one in done if not one.done()], timeout=left)
-            return [_outcome(task.future, seconds) for task in tasks]
-        finally:
-            for one in done:
-                one.cancel()
+    async def _take_turn(self, seconds: float) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._free.acquire()
+                    return
+            except TimeoutError:
+                if time.monotonic() - self._ended_at >= seconds:
+                    raise TooSlow(f"no answer in {seconds:g} s") from None
 
-    def _since(self, tasks: Sequence[_Task]) -> float:
-        """When the first of them began; while they wait, when a thread last began something; or now."""
-        begun = [task.begun for task in tasks if task.begun is not None]
-        if begun:
-            return min(begun)
-        # Of copies: a thread may begin or end something meanwhile.
-        running = [one.begun for one in tuple(self._running.values()) if not one.future.done()]
-        if len(running) < self._most:
-            return time.monotonic()
-        return max((begun for begun in running if begun is not None), default=time.monotonic())
-
-    def _put(self, task: _Task) -> None:
-        with self._changing:
-            if self._is_shut:
-                raise RuntimeError(f"the threads {self._name!r} were let go of")
-            self._queue.put(task)
-            if not self._idle.acquire(blocking=False) and len(self._threads) < self._most:
-                name = f"{self._name}-{len(self._threads)}"
-                given = (self._queue, self._idle, self._running)
-                thread = threading.Thread(target=_serve, args=given, name=name, daemon=True)
-                thread.start()
-                self._threads.append(thread)
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the threads when nothing is left to do; with `cancel_futures`, after their current tasks."""
-        with self._changing:
-            self._is_shut = True
-            with contextlib.suppress(Empty):
-                while cancel_futures:
-                    if (task := self._queue.get_nowait()) is not None:
-                        task.future.cancel()
-            _let_go(self._queue, self._threads)
-        if wait:
-            self.join()
-
-    def join(self, until: float = float("inf")) -> None:
-        """Wait for the threads to end after `shutdown`, until this time of `time.monotonic`."""
-        for thread in self._threads:
-            thread.join(min(threading.TIMEOUT_MAX, max(0.0, until - time.monotonic())))
+    def _end_turn(self) -> None:
+        self._ended_at = time.monotonic()
+        self._free.release()
 
 
-class NoTurn(Exception):
-    """All threads that somebody may have at a time are at work."""
+def _note_end(ends: contextlib.ExitStack, done: asyncio.Future[Any]) -> None:
+    ends.close()
+    done.exception()  # for which nobody may be left to ask
 
 
-class SharedThreads:
-    """Threads of which nobody has more than some at a time; the rest of its calls waits, and nobody else's."""
+class _DaemonThreads(Executor):
+    """Starts a thread for each call. Python waits at its exit for the threads of a `ThreadPoolExecutor`, and so for
+    ever for one that hangs."""
 
-    def __init__(self, threads: DaemonThreads, most_each: int) -> None:
-        self._threads = threads
-        self._most_each = most_each
-        self._turns: weakref.WeakValueDictionary[Hashable, asyncio.Semaphore] = weakref.WeakValueDictionary()
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-    async def run(self, whose: Hashable, seconds: float, work: Callable[[], _Result]) -> _Result:
-        """The result of a call, as DaemonThreads.run gives it; raises NoTurn if all that it may have work longer than
-        so many seconds. A thread counts until its work ends, also if nobody waits for it any more."""
-        turns = self._turns.setdefault(whose, asyncio.Semaphore(self._most_each))
-        try:
-            async with asyncio.timeout(seconds):
-                await turns.acquire()
-        except TimeoutError:
-            raise NoTurn from None
-        loop = asyncio.get_running_loop()
-
-        def ended() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended before its thread
-                loop.call_soon_threadsafe(turns.release)
-
-        try:
-            (found,) = await self._threads.run_all(seconds, [work], ended)
-        except RuntimeError:  # the threads were let go of
-            turns.release()
-            raise
-        if isinstance(found, BaseException):
-            raise found
-        return found
+    def submit(
+        self, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
+    ) -> Future[_Result]:
+        """Start the call. Raises RuntimeError if the system has no more threads."""
+        future: Future[_Result] = Future()
+        thread = threading.Thread(target=_fulfil, args=(future, partial(work, *given, **named)), name=self._name)
+        thread.daemon = True
+        thread.start()
+        _at_work.add(thread)
+        return future
 
 
-_pools: Final[weakref.WeakSet[DaemonThreads]] = weakref.WeakSet()
+_at_work: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
 
 
-def _serve(queue: _Queue, idle: threading.Semaphore, running: dict[threading.Thread, _Task]) -> None:
-    """The body of a thread; it holds no reference to the pool, so that a forgotten pool ends with its threads."""
-    own = threading.current_thread()
-    while True:
-        try:
-            task = queue.get_nowait()
-        except Empty:
-            idle.release()
-            task = queue.get()
-        if task is None:
-            return
-        running[own] = task
-        task.run()
-        del running[own], task  # its objects must not live until the next task
-
-
-def _outcome(future: Future[_Result], seconds: float) -> _Result | BaseException:
-    if not future.done():
-        return TooSlow(f"no answer in {seconds:g} s")
+def _fulfil(future: Future[_Result], work: Callable[[], _Result]) -> None:
     try:
-        return future.result()
+        future.set_result(work())
     except BaseException as error:
-        return error
-
-
-def _let_go(queue: _Queue, threads: Sequence[threading.Thread]) -> None:
-    for _ in threads:
-        queue.put(None)
+        future.set_exception(error)
 
 
 @atexit.register
 def _leave() -> None:
     """A daemon thread that resumes while the interpreter is torn down could crash the process."""
-    pools, until = list(_pools), time.monotonic() + EXIT_SECONDS
-    for pool in pools:
-        pool.shutdown(wait=False, cancel_futures=True)
-    for pool in pools:
-        pool.join(until)
+    until = time.monotonic() + EXIT_SECONDS
+    for thread in list(_at_work):
+        thread.join(max(0.0, until - time.monotonic()))
 
 
 class Recurring:

@@ -147,7 +147,7 @@ class Kept(Struct, eq=False):
         """Have the contents again, once there is room in the workload; False if they are lost."""
         self.wake()
         if not self._share.held_bytes:
-            await self._share.take_again(self._worked_bytes)
+            await self._share.take(self._worked_bytes)
         if self._packing is not None:
             await asyncio.shield(self._packing)
         if not self.is_away:

@@ -1,18 +1,14 @@
-"""Bounds the work on all requests together, gives memory back afterwards, and tunes the interpreter for a server.
+"""Bounds the work on all requests together, and tunes the interpreter for a server.
 
-Rule: over the limit, requests queue in order; one may always run, however large, so the queue never stalls. A client
-that sends its body slowly loses its place while others wait. Small requests never wait.
+Rule: over the limit, requests wait for room; one may always run, however large, so that nothing stalls. A client that
+sends its body slowly loses its place while others wait. Small requests never wait.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import gc
 import sys
-from collections import OrderedDict
-from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -27,144 +23,59 @@ PACE_SECONDS: Final = 5.0
 So a body of 64 MB, the default maximum, is done within minutes, and 30 kbit/s are enough for small ones."""
 PACE_PART: Final = 32
 LEAST_BYTES: Final = 16 * 1024
-APART_BYTES: Final = 4 * 1024 * 1024
-"""Size of a memory block that gets its own mapping from the system. Each page then costs a fault: at 256 KB, the
-bodies of 100 turns up to 2 MB took 0.18 s more of CPU."""
-KEPT_FREE_BYTES: Final = 16 * 1024 * 1024
-"""Free memory at the end of the heap before it is given back at once; the rest is given back every second."""
-ARENAS: Final = 1
-"""Heaps for all threads together. The C library would make one for each, and give back little of what is free in any
-but the first: 3.6 MB more after a start, 20 MB after 2 MB conversations. Threads that count at once are as fast."""
-_M_TRIM_THRESHOLD: Final = -1
-_M_MMAP_THRESHOLD: Final = -3
-_M_ARENA_MAX: Final = -8
-"""https://man7.org/linux/man-pages/man3/mallopt.3.html"""
-STARTED_SECONDS: Final = (0.5, 4.5)
-"""After the start, and again on a busy machine, what it has left free is given back: 3.5 MB, from modules and the
-catalogue being read."""
-LOOK_SECONDS: Final = 1.0
-"""Between two checks for memory to give back."""
-WORTH_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of bodies worked on: below this, what the C library keeps for later is not worth a check."""
 
 
 class Workload:
-    """The requests being worked on."""
+    """A semaphore of bytes: the bodies that are being read, planned and sent."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, small_bytes: int = SMALL_BYTES) -> None:
         self._max_bytes = max_bytes
         self._small_bytes = small_bytes
         self._held_bytes = 0
-        self._waiting: OrderedDict[Share, asyncio.Future[None]] = OrderedDict()
-        self._returning: OrderedDict[Share, tuple[int, asyncio.Future[None]]] = OrderedDict()
-        self._returned: set[Share] = set()
-        """Shares that came back and are being worked on."""
         self._favoured: Share | None = None
         """The one that proceeds although it is too much: otherwise many half-read bodies would wait for each other."""
-        self.reading: dict[Share, asyncio.Timeout] = {}
-        """Shares whose next piece is awaited, with the time limit of that wait."""
-        self._pacing: asyncio.TimerHandle | None = None
-        """Runs while others wait."""
-        self.done_bytes = 0
-        """Total of all requests so far."""
-
-    @property
-    def queued(self) -> int:
-        """How many requests wait for room."""
-        return len(self._waiting)
+        self._released = asyncio.Event()
+        self.queued = 0
+        """Requests that wait for room."""
 
     @property
     def problem(self) -> str | None:
         """A line about the queue for the operator; None if it is empty."""
-        if not self._waiting:
+        if not self.queued:
             return None
-        return f"{len(self._waiting)} requests wait for room: {self._held_bytes:,} bytes are being read and planned"
+        return f"{self.queued} requests wait for room: {self._held_bytes:,} bytes are being read and planned"
 
     def share(self) -> Share:
         """The share of one request, to be released at its end."""
         return Share(self)
 
     async def take(self, share: Share, more_bytes: int) -> None:
-        """Wait until there is room for what has arrived."""
+        """Wait until there is room for so many bytes more."""
+        if not self._has_room(share, more_bytes):
+            self.queued += 1
+            try:
+                while not self._has_room(share, more_bytes):
+                    self._released.clear()
+                    await self._released.wait()
+            finally:
+                self.queued -= 1
         share.held_bytes += more_bytes
         self._held_bytes += more_bytes
-        if self._favoured is share or share.held_bytes <= self._small_bytes:
-            return
-        if self._held_bytes <= self._max_bytes and not self._waiting:
-            return
-        turn = self._waiting[share] = asyncio.get_running_loop().create_future()
-        self._call_up()
-        if self._pacing is None:
-            self._note_pace()
-        try:
-            await turn
-        finally:
-            self._waiting.pop(share, None)
-            share.paced_bytes = None  # its sender did not cause that delay
-
-    async def take_again(self, share: Share, more_bytes: int) -> None:
-        """Wait until there is room for a request that was released before, and comes back. When an upstream refuses
-        hundreds at once, they leave half of the room to those that come for the first time."""
-        turn = asyncio.get_running_loop().create_future()
-        self._returning[share] = more_bytes, turn
-        self._call_up()
-        try:
-            await turn
-        finally:
-            self._returning.pop(share, None)
 
     def release(self, share: Share) -> None:
-        """This request is done."""
+        """This request is done, or waits for its response."""
         self._held_bytes -= share.held_bytes
-        self.done_bytes += share.held_bytes
         share.held_bytes = 0
-        self._returned.discard(share)
         if self._favoured is share:
             self._favoured = None
-        if self._waiting or self._returning:
-            self._call_up()
+        self._released.set()
 
-    def _note_pace(self) -> None:
-        """Check how fast bodies arrive, as long as others wait."""
-        for share in self.reading:
-            share.paced_bytes = share.held_bytes
-        self._pacing = asyncio.get_running_loop().call_later(PACE_SECONDS, self.end_slow)
-
-    def end_slow(self) -> None:
-        """End the wait for bodies of which too little has arrived since the last check, if a request waits for room."""
-        self._pacing = None
-        if not self._waiting:
-            return
-        now = asyncio.get_running_loop().time()
-        for share, limit in self.reading.items():
-            before = share.paced_bytes
-            is_slow = before is not None and share.held_bytes - before < max(LEAST_BYTES, before // PACE_PART)
-            if is_slow and not limit.expired():
-                limit.reschedule(now)
-        self._note_pace()
-
-    def _call_up(self) -> None:
-        if self._returning:
-            self._call_back()
-        for share, turn in self._waiting.items():
-            if turn.done():
-                continue
-            if self._held_bytes > self._max_bytes:
-                if self._favoured is not None:
-                    return
-                self._favoured = share
-            turn.set_result(None)
-
-    def _call_back(self) -> None:
-        for share, (more_bytes, turn) in self._returning.items():
-            if turn.done():
-                continue
-            if self._returned and self._held_bytes + more_bytes > self._max_bytes // 2:
-                return
-            share.held_bytes += more_bytes
-            self._held_bytes += more_bytes
-            self._returned.add(share)
-            turn.set_result(None)
+    def _has_room(self, share: Share, more_bytes: int) -> bool:
+        if share.held_bytes + more_bytes <= self._small_bytes or self._held_bytes + more_bytes <= self._max_bytes:
+            return True
+        if self._favoured is None:
+            self._favoured = share
+        return self._favoured is share
 
 
 class Share(Struct, eq=False):
@@ -172,67 +83,34 @@ class Share(Struct, eq=False):
 
     _workload: Workload
     held_bytes: int = 0
-    paced_bytes: int | None = None
-    """The bytes it held when its pace was last checked; None: not checked since it was held up."""
+    _new_bytes: int = 0
+    _slow_seconds: float = 0.0
+    """What has arrived since enough had arrived last, and how long that has taken."""
 
-    async def take_again(self, more_bytes: int) -> None:
-        """Wait until there is room for this much, which was released."""
-        await self._workload.take_again(self, more_bytes)
+    async def take(self, more_bytes: int) -> None:
+        """Wait until there is room for so many bytes more."""
+        await self._workload.take(self, more_bytes)
 
     async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of the body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
         if nothing arrives for this long, or too little while others wait."""
-        workload = self._workload
-        try:
-            async with asyncio.timeout(pause_seconds) as limit:
-                workload.reading[self] = limit
-                message = await receive()
-        finally:
-            workload.reading.pop(self, None)
-        if piece := message.get("body"):
-            await workload.take(self, len(piece))
+        if self._workload.queued:
+            pause_seconds = min(pause_seconds, PACE_SECONDS - self._slow_seconds)
+        began = asyncio.get_running_loop().time()
+        async with asyncio.timeout(pause_seconds):
+            message = await receive()
+        piece = message.get("body", b"")
+        self._slow_seconds += asyncio.get_running_loop().time() - began
+        self._new_bytes += len(piece)
+        if not self._workload.queued or self._new_bytes >= max(LEAST_BYTES, self.held_bytes // PACE_PART):
+            self._slow_seconds, self._new_bytes = 0.0, 0
+        await self.take(len(piece))
         return message
 
     def release(self) -> None:
         """The request is on its way, or over; calling this again does no harm."""
         if self.held_bytes:
             self._workload.release(self)
-
-
-async def give_memory_back(workload: Workload) -> None:
-    """Make the C library return to the system the memory that the start and large requests have left free in its heap:
-    it keeps that for ever if anything small lies above it. https://man7.org/linux/man-pages/man3/malloc_trim.3.html"""
-    trim = _malloc_trim()
-    if trim is None:
-        return
-    done_bytes = workload.done_bytes
-    for seconds in STARTED_SECONDS:
-        await asyncio.sleep(seconds)
-        await asyncio.to_thread(trim, 0)
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        if workload.done_bytes - done_bytes >= WORTH_BYTES:
-            done_bytes = workload.done_bytes
-            await asyncio.to_thread(trim, 0)
-
-
-def tune_allocator() -> None:
-    """Make the C library map each large block separately and return it at once: it starts like that, but the first
-    block that is freed raises the threshold to as much as 32 MB, and bodies then leave holes in its heap. To be called
-    before there are threads: those that have a heap keep it."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # as below
-        library = ctypes.CDLL(None)
-        library.mallopt(_M_ARENA_MAX, ARENAS)
-        library.mallopt(_M_MMAP_THRESHOLD, APART_BYTES)
-        library.mallopt(_M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
-
-
-def _malloc_trim() -> Callable[[int], int] | None:
-    """glibc's; None elsewhere (macOS, Windows, musl)."""
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError, TypeError):
-        return None
 
 
 SWITCH_SECONDS: Final = 0.0005
@@ -248,7 +126,6 @@ def tune_interpreter() -> None:
     gc.set_threshold(10_000, 20, 20)  # a request makes hundreds of objects and hardly any cycles
     gc.enable()
     sys.setswitchinterval(SWITCH_SECONDS)
-    tune_allocator()
 
 
 def forget_what_is_gone() -> None:

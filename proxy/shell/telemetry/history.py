@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import os
 import socket
 import sqlite3
@@ -23,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from proxy.shell.resources import DaemonThreads, logger
+from proxy.shell.resources import Threads, logger
 from proxy.shell.telemetry.record import Block, Ended, RequestRecord
 from proxy.shell.telemetry.table import MAX_DECISIONS, Table
 
@@ -55,7 +56,7 @@ class History:
         self.under_way: dict[int, RequestRecord] = {}
         """Running requests, by identity; a client may use an id twice."""
         self._waiting: deque[Ended] = deque(maxlen=MAX_WAITING)
-        self._threads = DaemonThreads(1, "history")
+        self._threads = Threads(1, "history")
         self._memory = Table(None, MAX_DECISIONS)
         """Used where no file is wanted."""
         weakref.finalize(self, self._memory.close)
@@ -99,7 +100,7 @@ class History:
     ) -> _Result:
         """Call a query of the table in the thread: `ask(Table.count, filters)`; it sees what was finished before."""
         answer = functools.partial(self._answer, lambda table: question(table, *given, **named))
-        return await asyncio.get_running_loop().run_in_executor(self._threads, answer)
+        return await self._threads.run(math.inf, answer)
 
     async def find(self, request_id: str) -> tuple[RequestRecord, list[Block]] | None:
         """The newest request of this id, message by message."""

@@ -21,7 +21,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
 
-from proxy.shell.resources import DaemonThreads, TooSlow
+from proxy.shell.resources import Threads, TooSlow
 
 LOCAL_IDLE_SECONDS: Final = 4
 """uvicorn, under vLLM and many others, closes connections that were idle for 5 seconds. A connection that is closed
@@ -104,7 +104,7 @@ class Resolver(AbstractResolver):
     """The system's resolver, on threads of its own and with a limit: aiohttp has all requests wait for one look-up."""
 
     def __init__(self) -> None:
-        self._threads = DaemonThreads(_LOOK_UP_THREADS, "upstream-names")
+        self._threads = Threads(_LOOK_UP_THREADS, "upstream-names")
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -121,4 +121,4 @@ class Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Nothing to close: each look-up has a thread of its own."""

@@ -26,7 +26,6 @@ class Kept:
 async def kept(tmp_path):
     found = Kept(tmp_path / "artifacts")
     yield found
-    found.reader.close()
     await found.store.close()
 
 

@@ -24,7 +24,6 @@ from proxy.shell.artifacts import (
     index_key,
     metadata_key,
 )
-from proxy.shell.resources import NoTurn
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
@@ -232,8 +231,7 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(folder, monkeypatch)
     reader = ArtifactReader(folder, retention_days=7)
     release, get = threading.Event(), PrivateFolder.get
     monkeypatch.setattr(PrivateFolder, "get", lambda *_: release.wait(10))
-    monkeypatch.setattr("proxy.shell.artifacts.reader.READ_SECONDS", 0.01)
-    monkeypatch.setattr("proxy.shell.artifacts.reader.SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.artifacts.reader._WHOLE_SECONDS", 0.01)
     with pytest.raises(ArtifactStoreUnavailable, match="no answer"):
         await reader.find(SHORT.id, TENANT)
     release.set()
@@ -245,7 +243,6 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(folder, monkeypatch)
     assert reads == []
     now += COOLDOWN_SECONDS
     assert (await reader.find(SHORT.id, TENANT)).size == len(SHORT.content)
-    reader.close()
 
 
 @pytest.mark.parametrize(
@@ -301,16 +298,17 @@ async def test_one_tenant_never_takes_all_readers_and_its_threads_count_until_th
     assert await asyncio.gather(*readings[2:]) == [LONG.content[:3]] * 18
 
 
-async def test_what_a_tenant_has_under_way_for_too_long_is_said(reader, monkeypatch):
-    stored = await reader.find(JSON.id, TENANT)
-
-    async def never(*_):
-        raise NoTurn
-
-    monkeypatch.setattr(reader._shared, "run", never)
+async def test_what_a_tenant_has_under_way_for_too_long_is_said(reader, folder, monkeypatch):
+    stored, leave = await reader.find(JSON.id, TENANT), threading.Event()
+    monkeypatch.setattr(folder, "get_range", lambda *_: leave.wait() and b"")
+    readings = [asyncio.create_task(reader.piece(stored, 0, 3)) for _ in range(2)]
+    await asyncio.sleep(0)
+    monkeypatch.setattr("proxy.shell.artifacts.reader._WHOLE_SECONDS", 0.01)
     with structlog.testing.capture_logs() as logs, pytest.raises(ArtifactStoreUnavailable, match="2 readings"):
         await reader.piece(stored, 0, 3)
     assert [line["event"] for line in logs] == ["artifact_reading_ended"]
+    leave.set()
+    assert await asyncio.gather(*readings) == [b""] * 2
 
 
 async def test_the_way_to_a_part_of_json_ends_with_its_time(reader, monkeypatch):
@@ -336,5 +334,5 @@ async def test_a_search_that_nobody_waits_for_ends(reader, monkeypatch):
     searching.cancel()
     await asyncio.gather(searching, return_exceptions=True)
     left.set()
-    await asyncio.to_thread(reader._threads.shutdown)
+    await until(lambda: "artifact-reading" not in {one.name for one in threading.enumerate()})
     assert len(reads) == 1

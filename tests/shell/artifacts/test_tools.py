@@ -53,7 +53,6 @@ async def kept(tmp_path):
     await found.store.keep([LOG, NOTES, PICTURE], MINE)
     await found.store.keep([THEIRS], OTHER)
     yield found
-    found.reader.close()
     await found.store.close()
 
 
@@ -145,7 +144,6 @@ async def test_a_call_that_names_nothing_says_how_to_name_it(kept):
 async def test_a_store_that_was_never_used_holds_nothing(tmp_path):
     kept = Kept(tmp_path / "kept")
     assert "0 of 0 artifacts" in (await kept.search()).text
-    kept.reader.close()
 
 
 async def test_a_store_that_gives_no_answer_is_left_alone(kept, monkeypatch):

@@ -111,7 +111,7 @@ async def test_a_client_that_is_held_up_does_not_pause():
     workload = Workload(100, small_bytes=0)
     others = [workload.share(), workload.share()]
     for share in others:
-        await workload.take(share, 100)
+        await share.take(100)
     reading = asyncio.create_task(read_body(request(receiving(b"12", b"34")), 10, 0.01, workload.share()))
     await asyncio.sleep(0.1)  # many times the pause
     for share in others:

@@ -2,20 +2,18 @@
 
 import asyncio
 import contextlib
-import gc
 import os
 import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import CancelledError
 from functools import partial
 from textwrap import dedent
 
 import pytest
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.shell.resources import DaemonThreads, Recurring, TooSlow
+from proxy.shell.resources import Recurring, Threads, TooSlow
 
 
 def ran(program, *arguments):
@@ -26,80 +24,39 @@ def ran(program, *arguments):
     return done.stdout
 
 
-def test_what_is_done_comes_back_and_so_does_what_went_wrong():
-    threads = DaemonThreads(2, "some")
-    assert threads.submit(divmod, 7, 2).result(PATIENCE_SECONDS) == (3, 1)
-    assert threads.submit(dict, a=1).result(PATIENCE_SECONDS) == {"a": 1}
+async def test_what_is_done_comes_back_and_so_does_what_went_wrong():
+    threads = Threads(2, "some")
+    assert await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 2)) == (3, 1)
     with pytest.raises(ZeroDivisionError):
-        threads.submit(divmod, 7, 0).result(PATIENCE_SECONDS)
-    threads.shutdown()
+        await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 0))
 
 
-def test_there_are_no_more_threads_than_are_needed_nor_than_are_allowed():
-    threads = DaemonThreads(2, "counted")
-    for _ in range(20):
-        name = threads.submit(lambda: threading.current_thread().name).result(PATIENCE_SECONDS)
-        assert threads._idle.acquire(timeout=PATIENCE_SECONDS)  # it has given its result, and is about to be idle
-        threads._idle.release()
-        assert name == "counted-0"
-    leave, begun = threading.Event(), threading.Semaphore(0)
-
-    def hang():
-        begun.release()
-        leave.wait()
-        return threading.current_thread().name
-
-    hanging = [threads.submit(hang) for _ in range(5)]
-    for _ in range(2):
-        assert begun.acquire(timeout=PATIENCE_SECONDS)
-    assert not begun.acquire(blocking=False)
+async def test_no_more_work_at_a_time_than_is_allowed():
+    threads, leave, begun = Threads(2, "counted"), threading.Event(), []
+    working = [
+        asyncio.create_task(threads.run(PATIENCE_SECONDS, lambda: (begun.append(1), leave.wait()))) for _ in range(5)
+    ]
+    await until(lambda: len(begun) == 2)
+    assert [one.name for one in threading.enumerate()].count("counted") == 2
     leave.set()
-    assert {one.result(PATIENCE_SECONDS) for one in hanging} == {"counted-0", "counted-1"}
-    threads.shutdown()
-
-
-def test_what_waits_for_its_turn_is_cancelled_and_what_runs_is_not():
-    threads = DaemonThreads(1, "busy")
-    leave, begun = threading.Event(), threading.Event()
-    running = threads.submit(lambda: (begun.set(), leave.wait()))
-    assert begun.wait(PATIENCE_SECONDS)
-    waiting = threads.submit(divmod, 7, 2)
-    threads.shutdown(wait=False, cancel_futures=True)
-    with pytest.raises(CancelledError):
-        waiting.result(PATIENCE_SECONDS)
-    leave.set()
-    assert running.result(PATIENCE_SECONDS) == (None, True)
-    with pytest.raises(RuntimeError, match="busy"):
-        threads.submit(divmod, 7, 2)
-    threads.shutdown()
-
-
-def test_what_waits_for_its_turn_is_done_before_the_threads_go():
-    threads = DaemonThreads(1, "thorough")
-    done = [threads.submit(divmod, number, 2) for number in range(50)]
-    threads.shutdown()
-    assert all(one.done() for one in done)
-
-
-def test_threads_that_are_forgotten_go():
-    threads = DaemonThreads(2, "forgotten")
-    threads.submit(divmod, 7, 2).result(PATIENCE_SECONDS)
-    (thread,) = threads._threads
-    del threads
-    gc.collect()
-    thread.join(PATIENCE_SECONDS)
-    assert not thread.is_alive()
+    assert await asyncio.gather(*working) == [(None, True)] * 5
 
 
 def test_a_process_ends_while_a_thread_hangs_and_after_what_is_nearly_done():
     output = ran(
         """
-        import atexit, threading
+        import asyncio, atexit, threading
         from proxy.shell.resources import threads
         threads.EXIT_SECONDS /= 4  # one of the two hangs for all of it
-        some, nearly = threads.DaemonThreads(2, "some"), threading.Event()
-        some.submit(threading.Event().wait)
-        some.submit(lambda: (nearly.wait(), print("done", flush=True)))
+        nearly = threading.Event()
+
+        async def work():
+            some = threads.Threads(2, "some")
+            hanging = some.run(0.01, threading.Event().wait)
+            writing = some.run(0.01, lambda: (nearly.wait(), print("done", flush=True)))
+            await asyncio.gather(hanging, writing, return_exceptions=True)
+
+        asyncio.run(work())
         atexit.register(nearly.set)
         """
     )
@@ -117,7 +74,7 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path):
         from proxy.shell.artifacts import reader
         from proxy.shell.artifacts.folder import PrivateFolder
         from proxy.shell.resources import threads
-        reader.READ_SECONDS = reader.SEARCH_SECONDS = threads.EXIT_SECONDS = 0.05
+        reader._WHOLE_SECONDS = threads.EXIT_SECONDS = 0.05
         try:
             reading = reader.ArtifactReader(PrivateFolder(Path(sys.argv[1])), retention_days=1)
             asyncio.run(reading.find("tool_sh_0123456789abcdef.txt", "5eed"))
@@ -130,69 +87,62 @@ def test_a_process_ends_while_the_store_of_the_artifacts_hangs(tmp_path):
 
 
 async def test_the_wait_for_a_thread_does_not_count():
-    threads = DaemonThreads(2, "loaded")
+    threads = Threads(2, "loaded")
     # Each takes a small part of what it may, all of them together more.
-    reported = await asyncio.gather(*(threads.run(1, time.sleep, 0.04) for _ in range(60)))
+    reported = await asyncio.gather(*(threads.run(1, partial(time.sleep, 0.04)) for _ in range(60)))
     assert reported == [None] * 60
-    threads.shutdown()
 
 
 async def test_what_takes_too_long_itself_is_given_up_and_the_others_are_not():
-    threads, leave = DaemonThreads(2, "one hangs"), threading.Event()
+    threads, leave = Threads(2, "one hangs"), threading.Event()
     slow = asyncio.create_task(threads.run(0.05, leave.wait))
-    quick = [await threads.run(10, divmod, 7, 2) for _ in range(5)]
+    quick = [await threads.run(10, partial(divmod, 7, 2)) for _ in range(5)]
     with pytest.raises(TooSlow):
         await slow
     assert quick == [(3, 1)] * 5
     leave.set()
-    threads.shutdown()
 
 
 async def test_nothing_waits_behind_threads_that_all_hang():
-    threads, leave = DaemonThreads(2, "all hang"), threading.Event()
+    threads, leave = Threads(2, "all hang"), threading.Event()
     hanging = [asyncio.create_task(threads.run(0.05, leave.wait)) for _ in range(2)]
-    behind = [asyncio.create_task(threads.run(0.05, divmod, 7, 2)) for _ in range(3)]
+    behind = [asyncio.create_task(threads.run(0.05, partial(divmod, 7, 2))) for _ in range(3)]
     for one in (*hanging, *behind):
         with pytest.raises(TooSlow):
             await one
     leave.set()
-    assert await threads.run(PATIENCE_SECONDS, divmod, 7, 2) == (3, 1)
-    threads.shutdown()
+    assert await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 2)) == (3, 1)
 
 
-async def test_abandoned_work_is_not_begun():
-    threads, leave, done = DaemonThreads(1, "left"), threading.Event(), []
-    threads.submit(leave.wait)
-    left = asyncio.create_task(threads.run(PATIENCE_SECONDS, done.append, 1))
-    await asyncio.sleep(0)
-    left.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await left
+async def test_abandoned_work_is_not_begun_and_work_that_is_begun_counts_until_it_ends():
+    threads, leave, done = Threads(1, "left"), threading.Event(), []
+    ends: list[str] = []
+    begun = asyncio.create_task(threads.run(PATIENCE_SECONDS, leave.wait, partial(ends.append, "begun")))
+    left = asyncio.create_task(threads.run(PATIENCE_SECONDS, partial(done.append, 1), partial(ends.append, "left")))
+    for one in (begun, left):
+        await asyncio.sleep(0)
+        one.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await one
+    assert ends == ["left"]
+    with pytest.raises(TooSlow):
+        await threads.run(0.01, partial(done.append, 2))
     leave.set()
-    await threads.run(PATIENCE_SECONDS, done.append, 2)
-    assert done == [2]
-    threads.shutdown()
+    await threads.run(PATIENCE_SECONDS, partial(done.append, 3))
+    assert (done, ends) == ([3], ["left", "begun"])
 
 
-async def test_errors_are_logged():
-    threads = DaemonThreads(1, "wrong")
-    with pytest.raises(ZeroDivisionError):
-        await threads.run(PATIENCE_SECONDS, divmod, 7, 0)
-    threads.shutdown()
-    with pytest.raises(RuntimeError):
-        await threads.run(PATIENCE_SECONDS, divmod, 7, 2)
+async def test_without_another_thread_nothing_is_taken(monkeypatch):
+    threads = Threads(1, "none")
 
+    def none(_):
+        raise RuntimeError("can't start new thread")
 
-async def test_several_calls_share_one_limit_from_when_the_first_began():
-    threads, leave = DaemonThreads(2, "together"), threading.Event()
-    calls = [partial(divmod, 7, 2), leave.wait, leave.wait, partial(divmod, 7, 0)]
-    quick, *hanging, behind = await threads.run_all(0.05, calls)
-    assert quick == (3, 1)
-    assert [type(one) for one in (*hanging, behind)] == [TooSlow] * 3
-    leave.set()
-    (failed,) = await threads.run_all(PATIENCE_SECONDS, [partial(divmod, 7, 0)])
-    assert isinstance(failed, ZeroDivisionError)
-    threads.shutdown()
+    monkeypatch.setattr(threading.Thread, "start", none)
+    with pytest.raises(RuntimeError, match="start new thread"):
+        await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 2))
+    monkeypatch.undo()
+    assert await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 2)) == (3, 1)
 
 
 async def test_it_is_done_again_and_again_until_it_is_stopped():

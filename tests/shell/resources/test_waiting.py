@@ -216,7 +216,7 @@ async def test_what_cannot_be_compressed_is_lost_and_counted():
 async def test_a_request_takes_no_workload_while_it_waits_and_its_own_part_when_it_comes_back():
     workload = Workload(100, small_bytes=0)
     share = workload.share()
-    await workload.take(share, 90)
+    await share.take(90)
     found = Kept(WaitingRoom(HALF), share)
     found.hold(Text("x"))
     await found.rest()
