@@ -59,15 +59,15 @@ def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, 
         return complain(f"{file}: {error.strerror}", NOT_READ)
     except MalformedRequest as error:
         return complain(f"{'standard input' if file == '-' else file}: {error.message}", NOT_READ)
-    upstream = {"base_url": explanation.base_url, "listed": failure is None, "reason": failure}
-    found: dict[str, Any] = {**explanation.described(), "upstream": upstream}
+    upstream = {"base_url": explanation.described["upstream"]["base_url"], "listed": failure is None, "reason": failure}
+    found: dict[str, Any] = {**explanation.described, "upstream": upstream}
     if as_diff:
         print("\n".join(difference(explanation, found["messages"])))
     else:
         show(found if as_json else {**found, "messages": list(_rows(found["messages"]))}, as_json=as_json)
     if not as_json:
         print(_verdict(explanation))
-    return FITS if explanation.problem is None else DOES_NOT_FIT
+    return FITS if explanation.described["problem"] is None else DOES_NOT_FIT
 
 
 def _read(file: str, max_bytes: int) -> bytes:
@@ -101,8 +101,8 @@ def _rows(blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
 
 
 def _verdict(explanation: Explanation) -> str:
-    if explanation.problem is not None:
-        return f"It would be refused: {plain(explanation.problem)}"
+    if explanation.described["problem"] is not None:
+        return f"It would be refused: {plain(explanation.described['problem'] or '')}"
     if not explanation.planned.plan.fits:
         return "That is more than the prompt budget, by an estimate: the upstream decides."
     if not explanation.planned.changed:

@@ -272,7 +272,7 @@ def test_the_ratio_shown_is_the_one_that_the_plan_used(model, options, learned_a
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "x"}], "options": options}).encode()
     explanation = asyncio.run(create_explainer(settings).explain(body))
     used = explanation.planned.inputs.budget.ratio
-    assert explanation.described()["token_ratio"] == {"value": used, "from": "learned from usage"}
+    assert explanation.described["token_ratio"] == {"value": used, "from": "learned from usage"}
     assert used == 1.2
     assert models(settings, learned_as, as_json=False) == 0
     assert re.search(r"^token_ratio +1.2  learned from usage$", capsys.readouterr().out, re.MULTILINE)

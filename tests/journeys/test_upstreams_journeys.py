@@ -248,6 +248,6 @@ def test_the_command_queries_that_upstream_and_names_it(
     where = two_lists[0] if window == SMALL else two_lists[1]
     assert shown["profile"]["window_tokens"] == {"value": window, "from": "upstream /v1/models"}
     assert shown["upstream"] == {"base_url": where, "listed": True, "reason": None}
-    assert ["upstream", where] in [
+    assert ["base_url", where] in [
         line.split() for line in command("explain", str(request), "--model", model).splitlines()
     ]

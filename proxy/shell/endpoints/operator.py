@@ -318,7 +318,7 @@ async def explain(request: Request, services: Serving) -> Response:
     max_body_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
     body = await read_body(request, max_body_bytes, pause_seconds)
     explanation = await services.explainer.explain(plain_body(body, headers, max_body_bytes))
-    return json_response(explanation.described())
+    return json_response(explanation.described)
 
 
 @status.get(

@@ -6,8 +6,8 @@ reasons, never content. What a request refers to but does not contain (an image 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Literal, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Final, Literal, NamedTuple
 
 from msgspec import Struct
 from pydantic import Field
@@ -20,43 +20,10 @@ from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import OversizedPlan
 from proxy.core.text import jsontext
 from proxy.errors import MalformedRequest
-from proxy.shell.models import stated_by
+from proxy.shell.models import ModelResolver, stated_by
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.telemetry import Block, described_blocks
 from proxy.wire import wire_of_body
-
-
-class Change(TypedDict):
-    """A size before edits, and as it would be sent."""
-
-    before: int
-    after: int
-
-
-class Sizes(TypedDict):
-    """Size of a request, in each unit."""
-
-    tokens: Change
-    chars: Change
-    bytes: Change
-
-
-class Room(TypedDict):
-    """The room for a request; empty: no limit is known."""
-
-    tokens: int | None
-    chars: int | None
-    bytes: int | None
-
-
-class ReplyLimit(TypedDict):
-    """Most tokens of the reply."""
-
-    asked: int | None
-    """Empty: the request does not state one."""
-    sent: int | None
-    """Empty: it is sent as requested."""
-
 
 Stated = TypedDict(
     "Stated",
@@ -71,72 +38,52 @@ Stated = TypedDict(
 Stated.__doc__ = "A value of the model's profile, and its source."
 
 
-class Profile(TypedDict):
-    """The model's limits and inputs."""
-
-    window_tokens: Stated
-    windows: Stated
-    """By every source that states one, in the order in which they are believed: `8192 config models[0]`."""
-    input_tokens: Stated
-    input_chars: Stated
-    input_bytes: Stated
-    rate_tokens: Stated
-    """Per minute, prompt and reply limit together."""
-    prompt_rate_tokens: Stated
-    """Per minute, the prompt alone."""
-    output_tokens: Stated
-    modalities: Stated
-    refused: Stated
-    """What its upstream has refused, whatever is stated: kinds of input, and `media in results`, `read_artifact`,
-    `cut results`."""
-    tokenizer: Stated
-    """Empty: by the model's name."""
-
-
-Ratio = TypedDict("Ratio", {"value": float, "from": Literal["learned from usage", "default"]})
-Ratio.__doc__ = "The upstream's tokens for one of the estimate's."
-
-
-class WouldBeKept(TypedDict):
-    """An artifact that a real request would write."""
-
-    id: str
-    bytes: int
-    place: str
-
-
-class Address(TypedDict):
-    """An upstream."""
-
-    base_url: str
-
-
 class DryRun(TypedDict):
     """A plan that is not sent."""
 
     model: str
-    upstream: Address
-    """Where the request would go."""
+    upstream: Mapping[str, str]
+    """Where the request would go: `base_url`."""
     mode: Literal["on", "observe", "off"]
     """From the settings; with `observe` and `off` a real request is forwarded unchanged."""
     fits: bool
     problem: str | None
     """Why it would be refused before anything is sent; empty if it would be sent."""
     changed: bool
-    edits: dict[str, int]
+    edits: Mapping[str, int]
     """Counts by reason."""
-    size: Sizes
+    size: Mapping[str, Mapping[str, int]]
+    """In `tokens`, `chars` and `bytes`: `before` edits, and `after`, as it would be sent."""
     besides_messages_tokens: int
     """Tokens of everything outside the messages: tools, mostly."""
-    room: Room
-    reply_limit: ReplyLimit
+    room: Mapping[str, int | None]
+    """The room for a request in `tokens`, `chars` and `bytes`; empty: no limit is known."""
+    reply_limit: Mapping[str, int | None]
+    """Most tokens of the reply that the client `asked` for; empty: none. As it would be `sent`; empty: as requested."""
     counted_by: str
-    profile: Profile
-    token_ratio: Ratio
+    profile: Mapping[str, Stated]
+    """The model's limits, and what it reads. `windows`: by every source that states one, in the order in which they are
+    believed; `rate_tokens` are per minute, prompt and reply limit together, `prompt_rate_tokens` the prompt alone;
+    `refused` is what its upstream has refused, whatever is stated: kinds of input, and `media in results`,
+    `read_artifact`, `cut results`; `tokenizer` is empty if the name of the model decides."""
+    token_ratio: Mapping[str, float | str]
+    """The upstream's tokens for one of the estimate's: `value`, `from` usage or `default`."""
     messages: list[Block]
-    artifacts: list[WouldBeKept]
+    artifacts: list[Mapping[str, int | str]]
+    """What a real request would write: its `id`, `bytes` and `place`."""
 
 
+class Explanation(NamedTuple):
+    """A plan that is not sent, and what is said of it."""
+
+    planned: Planned
+    described: DryRun
+
+
+_VALUES: Final = (
+    *("window_tokens", "windows", "input_tokens", "input_chars", "input_bytes", "rate_tokens", "prompt_rate_tokens"),
+    *("output_tokens", "modalities", "refused", "tokenizer"),
+)
 _REFUSED: Final = {
     "results_hold_text": "media in results",
     "refuses_our_tool": "read_artifact",
@@ -144,128 +91,78 @@ _REFUSED: Final = {
 }
 
 
-def described_profile(profile: ModelProfile) -> Profile:
+def described_profile(profile: ModelProfile) -> Mapping[str, Stated]:
     """Each value of a profile, and where it came from."""
-    values = {name: getattr(profile, name) for name in Profile.__annotations__}
+    values = {name: getattr(profile, name) for name in _VALUES}
     values["windows"] = [f"{tokens} {source}" for tokens, source in profile.windows]
     values["modalities"] = None if profile.modalities is None else sorted(profile.modalities)
     values["refused"] = [*sorted(profile.refused), *(word for name, word in _REFUSED.items() if getattr(profile, name))]
     found = {name: Stated({"value": value, "from": stated_by(profile, name)}) for name, value in values.items()}
     found["refused"]["from"] = next(filter(None, (stated_by(profile, name) for name in ("refused", *_REFUSED))), None)
-    return cast(Profile, found)
+    return found
 
 
-class Explanation(Struct, frozen=True):
-    """A plan that is not sent, for JSON."""
+class Explainer(Struct, frozen=True):
+    """Explains requests with the planner and the settings of the proxy."""
 
-    planned: Planned
-    base_url: str
-    """Base URL of the upstream that the request would go to."""
-    mode: Literal["on", "observe", "off"]
-    """From the settings."""
-    places: dict[str, str]
-    """Artifacts that would be written: name to place."""
-    ratio: tuple[float, bool]
-    """The upstream's tokens for one of ours, and whether that was measured."""
-    problem: str | None
-    """Why it would be refused before anything is sent; None if it would be sent."""
+    settings: Settings
+    planners: Sequence[Planner]
+    """Of the upstreams in the order in which they are tried; the last one takes every request."""
+    place_of: Callable[[Artifact], str]
+    way: ArtifactAccess
 
-    @property
-    def profile(self) -> ModelProfile:
-        """Profile of the request's model."""
-        return self.planned.inputs.profile
+    async def ask(self, body: bytes, model: str | None = None) -> str | None:
+        """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
+        list them, None if it did. Raises MalformedRequest."""
+        body, planner = self._routed(body, model)
+        return await planner.models.ask_now(lambda: filter(None, [wire_of_body(body).model_in(body)]))
 
-    @property
-    def beside_tokens(self) -> int:
-        """Tokens of everything outside the messages: tools, mostly."""
-        return self.planned.plan.budget.model_tokens(self.planned.inputs.base.tokens)
+    async def explain(self, body: bytes, model: str | None = None) -> Explanation:
+        """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
+        body, planner = self._routed(body, model)
+        planned = await planner.dry_run(wire_of_body(body), body, self.way)
+        return Explanation(planned, self._described(planned, planner.models))
 
-    def described(self) -> DryRun:
-        """All of it as JSON."""
-        planned, plan = self.planned, self.planned.plan
+    def _described(self, planned: Planned, models: ModelResolver) -> DryRun:
+        plan, inputs, profile = planned.plan, planned.inputs, planned.inputs.profile
+        window, system = profile.window_tokens, inputs.system_tokens
+        oversized = OversizedPlan(plan, profile.model, window, members=inputs.members, system_tokens=system)
+        ratio, is_measured = models.ratio(profile)
         return {
-            "model": self.profile.model,
-            "upstream": {"base_url": self.base_url},
-            "mode": self.mode,
+            "model": profile.model,
+            "upstream": {"base_url": models.upstream.settings.base_url},
+            "mode": self.settings.mode if self.settings.enabled else "off",
             "fits": plan.fits,
-            "problem": self.problem,
+            "problem": None if plan.may_be_sent else oversized.message(self.settings.language),
             "changed": planned.changed,
-            "edits": dict(planned.reasons),
+            "edits": planned.reasons,
             "size": {
                 "tokens": {"before": planned.tokens_before, "after": planned.tokens_after},
                 "chars": {"before": plan.before.chars, "after": plan.after.chars},
                 "bytes": {"before": plan.before.bytes, "after": plan.after.bytes},
             },
-            "besides_messages_tokens": self.beside_tokens,
+            "besides_messages_tokens": plan.budget.model_tokens(inputs.base.tokens),
             "room": {
                 "tokens": planned.room_tokens,
                 "chars": plan.budget.room_chars,
                 "bytes": plan.budget.room_bytes,
             },
-            "reply_limit": {
-                "asked": planned.request.reply_tokens,
-                "sent": planned.reply_tokens,
-            },
-            "counted_by": planned.inputs.counted_by,
-            "profile": described_profile(self.profile),
-            "token_ratio": {"value": self.ratio[0], "from": "learned from usage" if self.ratio[1] else "default"},
+            "reply_limit": {"asked": planned.request.reply_tokens, "sent": planned.reply_tokens},
+            "counted_by": inputs.counted_by,
+            "profile": described_profile(profile),
+            "token_ratio": {"value": ratio, "from": "learned from usage" if is_measured else "default"},
             "messages": described_blocks(plan.blocks, plan.budget),
             "artifacts": [
-                {"id": artifact.id, "bytes": len(artifact.content), "place": self.places[artifact.id]}
-                for artifact in plan.artifacts
+                {"id": one.id, "bytes": len(one.content), "place": self.place_of(one)} for one in plan.artifacts
             ],
         }
 
-
-class Explainer:
-    """Explains requests with the planner and the settings of the proxy."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        planners: Sequence[Planner],
-        place_of: Callable[[Artifact], str],
-        way: ArtifactAccess,
-    ) -> None:
-        """`planners`: of the upstreams in the order in which they are tried; the last one takes every request."""
-        self._settings = settings
-        self._planners = planners
-        self._place_of = place_of
-        self._way = way
-
-    async def ask(self, body: bytes, model: str | None = None) -> str | None:
-        """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
-        list them, None if it did. Raises MalformedRequest."""
+    def _routed(self, body: bytes, model: str | None) -> tuple[bytes, Planner]:
+        """The body for a model, and the planner of its upstream, as for a real request. Raises MalformedRequest."""
         body = body if model is None else _for_model(body, model)
-        return await self._planner(body).models.ask_now(lambda: filter(None, [wire_of_body(body).model_in(body)]))
-
-    async def explain(self, body: bytes, model: str | None = None) -> Explanation:
-        """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
-        body = body if model is None else _for_model(body, model)
-        planner = self._planner(body)
-        planned = await planner.dry_run(wire_of_body(body), body, self._way)
-        profile, plan = planned.inputs.profile, planned.plan
-        problem = None
-        if not plan.may_be_sent:
-            oversized = OversizedPlan(
-                plan,
-                profile.model,
-                profile.window_tokens,
-                members=planned.inputs.members,
-                system_tokens=planned.inputs.system_tokens,
-            )
-            problem = oversized.message(self._settings.language)
-        places = {artifact.id: self._place_of(artifact) for artifact in plan.artifacts}
-        mode = self._settings.mode if self._settings.enabled else "off"
-        ratio = planner.models.ratio(profile)
-        return Explanation(planned, planner.models.upstream.settings.base_url, mode, places, ratio, problem)
-
-    def _planner(self, body: bytes) -> Planner:
-        """Chosen by wire and model, as for a real request."""
         wire = wire_of_body(body)
-        path, model = wire.path, wire.model_in(body)
-        taking = (one for one in self._planners if one.models.upstream.settings.takes(path, model))
-        return next(taking, self._planners[-1])
+        taking = (one for one in self.planners if one.models.upstream.settings.takes(wire.path, wire.model_in(body)))
+        return body, next(taking, self.planners[-1])
 
 
 def _for_model(body: bytes, model: str) -> bytes:

@@ -19,7 +19,7 @@ def planner_for(folder, window):
     settings = Settings(
         upstream={"base_url": "http://127.0.0.1:9/v1"}, data_dir=folder, defaults={"context_window": window}
     )
-    return create_explainer(settings)._planners[0]
+    return create_explainer(settings).planners[0]
 
 
 def body_of(messages):
