@@ -273,7 +273,8 @@ class ArtifactSettings(Section):
     retention_days: float = Field(default=7, gt=0)
     """Days without use after which an artifact is deleted. Also `TOOL_OUTPUT_RETENTION_DAYS`."""
     max_bytes: int = Field(default=2 * 1024**3, ge=1024 * 1024)
-    """Most bytes of all artifacts together; above it, the least recently used are deleted first."""
+    """Most bytes of all artifacts together; above it, tenants that hold more than their equal share lose what they used
+    least recently."""
     url: StoreUrl | None = None
     """A bucket instead of a folder: `s3://bucket/prefix`, `gs://bucket`, `az://container/prefix`; also
     `file:///folder`, and `memory://` for one worker. Credentials are found as by each cloud's own tools:

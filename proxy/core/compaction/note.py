@@ -300,6 +300,8 @@ class OmissionNote(Struct, frozen=True):
         is_last = behind or (carrier.message.takes_notes_apart and role != "assistant")
         before = "" if is_last else "tool" if role in TOOL_ROLES else "system" if role in SYSTEM_ROLES else role
         note = notices.omission_note(artifact, self.messages, self.chars, thread, lines, before, carrier.tool)
+        if len(note) > self.chars:
+            note = notices.omission_note(artifact, self.messages, self.chars)
         placed = structs.replace(self, note=note, language=notices.language, behind=behind)
         return placed.carried_by(carrier, counter)
 

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation import TOOL_ROLES, Address, Change, Edit, LocalStep, Reason, TrackedMessage
+from proxy.core.conversation import TOOL_ROLES, Address, Change, Edit, LocalStep, Reason, ToolExchange, TrackedMessage
 from proxy.core.notices import Notices, is_ours
 from proxy.core.text import ExcerptLimits, utf8_length
 from proxy.core.tokens import Counter
@@ -269,7 +269,9 @@ class LeaveOutExchanges(Struct, frozen=True):
         """One change for each unit."""
         turns = [unit.start for unit in window.units if unit.role == "user"]
         tasks, second_turn = window.tasks(), turns[1] if len(turns) > 1 else len(window.entries)
-        for units in window.removable(self.dialogue_tokens):
+        removable = window.removable(self.dialogue_tokens)
+        is_worth_a_note = window.has_gaps or self._outweighs_a_note(window, removable)
+        for units in removable:
             if tasks and units[0].start >= second_turn:
                 yield from self._shorter_first_turn(window, goal, tasks)
                 tasks = []
@@ -286,9 +288,16 @@ class LeaveOutExchanges(Struct, frozen=True):
                     yield from excerpted(entries, held - over.tokens, self.notices, reason, limits)
                     if window.over(goal) is None:
                         return
-            yield Change(units=units)
+            if is_worth_a_note:
+                yield Change(units=units)
         if tasks:
             yield from self._shorter_first_turn(window, goal, tasks)
+
+    def _outweighs_a_note(self, window: ContextWindow, removable: Sequence[Sequence[ToolExchange]]) -> bool:
+        """True if these units together are longer than the shortest note about them."""
+        held = sum(entry.size.bytes for units in removable for unit in units for entry in window.in_unit(unit))
+        note = self.notices.omission_note(Artifact(b"", suffix="json"), len(window.entries), held)
+        return held > utf8_length(note)
 
     def _shorter_first_turn(self, window: ContextWindow, goal: Mark, tasks: list[TrackedMessage]) -> Iterator[Change]:
         """Cuts what stays of the first turn: the results that separate two user messages, and what users wrote before

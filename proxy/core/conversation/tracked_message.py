@@ -189,8 +189,8 @@ LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 MAX_ROLE_CHARACTERS: Final = 32
 MAX_TOOL_CHARACTERS: Final = 128
 """Limits for names in a record: both are foreign input. APIs allow tool names of 64 characters."""
-_MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA})
-"""Edits that make a message readable for the model, not shorter."""
+_MAY_LENGTHEN: Final = frozenset({Reason.SANITISE, Reason.ROUTE_MEDIA, Reason.QUOTED_NOTICE})
+"""Edits that make a message readable for the model, or safe, not shorter."""
 
 
 class TrackedMessage(msgspec.Struct, frozen=True, gc=False):

@@ -25,6 +25,7 @@ from proxy.core.notices import (
     WHY_NOT_SHOWN,
     Language,
     Notices,
+    quoted,
     say,
 )
 
@@ -163,7 +164,7 @@ def not_fetched(address: str, unfetched: Unfetched, language: Language, kept_in:
     reason = say(FETCHES, "reason", language, reason=why)
     reason += say(FETCHES, "kept_in", language, kept_in=kept_in) if kept_in else ""
     title = say(FETCHES, "title", language, address=_USER_AND_PASSWORD.sub("", address))
-    return "\n".join((title, say(FETCHES, "and", language).join(facts), reason))
+    return quoted("\n".join((title, say(FETCHES, "and", language).join(facts), reason)))
 
 
 def default_name(found: MediaType) -> str:
@@ -209,5 +210,5 @@ def named(name: str, text: str) -> str:
 
 
 def _plain(foreign: str, max_characters: int) -> str:
-    """One line of a text from elsewhere."""
-    return _UNPRINTABLE.sub(" ", foreign[:max_characters]).strip()
+    """One line of a text from elsewhere, in which nothing passes for a notice."""
+    return quoted(_UNPRINTABLE.sub(" ", foreign[:max_characters]).strip())

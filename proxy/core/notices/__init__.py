@@ -26,7 +26,7 @@ from proxy.core.notices.catalogue import (
     headed,
     say,
 )
-from proxy.core.notices.imitations import imitates, may_imitate, pages_in, quoted
+from proxy.core.notices.imitations import LABEL_REACH, imitates, is_split, may_imitate, pages_in, quoted
 from proxy.core.notices.resume import PageSize, Resume, written_length
 from proxy.core.notices.writing import BY_HASH, CALL, NAMES_WORDS_BYTES, NOWHERE, ArtifactAccess, Notices, is_ours
 
@@ -40,6 +40,7 @@ __all__ = [
     "FOUND",
     "HISTORY",
     "KINDS",
+    "LABEL_REACH",
     "MARK",
     "MEDIA",
     "NAMES_WORDS_BYTES",
@@ -64,6 +65,7 @@ __all__ = [
     "headed",
     "imitates",
     "is_ours",
+    "is_split",
     "may_imitate",
     "pages_in",
     "quoted",

@@ -16,6 +16,7 @@ from msgspec import Struct
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models import AgentFileAccess
 from proxy.core.notices.catalogue import CUTS, MARK, Language, as_text, framed, say
+from proxy.core.notices.imitations import quoted
 from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.text import MAX_RESCUED_LINES, Excerpt, count_lines, utf8_length
 
@@ -103,7 +104,8 @@ class Notices(Struct, frozen=True):
         notice = self._shown(shown, artifact, Resume.after(shown, self.page), brief=brief) + self._names(names)
         rescued = "".join(f"{line}\n" for line in shown.rescued)
         line_end = "\n" if shown.head and not shown.head.endswith("\n") else ""
-        return as_text("".join([shown.head, line_end, self._framed(notice), rescued, shown.tail]), self.language)
+        parts = [quoted(shown.head), line_end, self._framed(notice), quoted(rescued + shown.tail)]
+        return as_text("".join(parts), self.language)
 
     def longest_truncated(self, text: str, artifact: Artifact, *, brief: bool) -> str:
         """A notice without names, at least as long as that of any excerpt of this text, so that room can be set aside
@@ -147,11 +149,11 @@ class Notices(Struct, frozen=True):
         rows = [self._say("asked")] * bool(questions) + [f"- {text}" for text in questions]
         rows += [self._say("steps")] * bool(steps) + steps
         rows += [self._say("told")] * bool(lines)
-        for source, quoted in lines:
-            rows += [f"{source}:"] * bool(source) + list(quoted)
+        for source, selected in lines:
+            rows += [f"{source}:"] * bool(source) + list(selected)
         if not rows:
             return self._framed(notice)
-        told = "".join(f"{row}\n" for row in rows)
+        told = quoted("".join(f"{row}\n" for row in rows))
         before = "result" if before == "tool" and _TOOL.fullmatch(tool) is None else before
         following = self._say(f"ends_{before}", tool=tool) if before else ""
         ends = self._framed(self._say("ends", following=following))

@@ -122,6 +122,7 @@ class _Shortening(Struct, frozen=True):
     ) -> _Shortening:
         """Keep as many of the other members as fit."""
         name = max(_SHORTENED, key=lambda name: len(bytes(response.get(name, b""))))
+        response = {key: raw if key == name else _marked(raw) for key, raw in response.items()}
         written = bytes(response[name]).decode("utf-8", "surrogatepass")
         opened = jsontext.value(response[name])
         bulk = opened if isinstance(opened, str) else written
@@ -209,6 +210,10 @@ def _frames(
 def _nothing_of(bulk: str) -> Excerpt:
     """The excerpt that shows nothing."""
     return Excerpt("", (), "", bulk, count_lines(bulk), utf8_length(bulk), 0, 0)
+
+
+def _marked(raw: Raw) -> Raw:
+    return quoted(bytes(raw).decode("utf-8", "surrogatepass")).encode("utf-8", "surrogatepass")
 
 
 def _preview(shown: Excerpt) -> str:

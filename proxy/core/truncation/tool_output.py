@@ -17,7 +17,19 @@ from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason, Resolved
-from proxy.core.notices import NAMES_WORDS_BYTES, Language, Notices, PageSize, as_text, may_imitate, quoted
+from proxy.core.notices import (
+    LABEL_REACH,
+    NAMES_WORDS_BYTES,
+    QUOTED,
+    Language,
+    Notices,
+    PageSize,
+    as_text,
+    imitates,
+    is_split,
+    may_imitate,
+    quoted,
+)
 from proxy.core.retrieval_tool import is_page
 from proxy.core.text import Excerpt, ExcerptLimits, count_lines, excerpt, most_telling, names_in, utf8_length
 from proxy.core.truncation.response import (
@@ -137,36 +149,40 @@ class TruncateToolOutput(Struct, frozen=True):
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
         is_system = message.role in SYSTEM_ROLES
-        if not (message.role in TOOL_ROLES or (is_system and tool == message.role)) or tool in self.never:
+        if not (message.role in TOOL_ROLES or (is_system and tool == message.role)):
             return
-        limits = self.limits_of(tool)
-        is_short = not self.may_cut or _surely_admitted(message.raw, limits)
+        limits, may_cut = self.limits_of(tool), self.may_cut and tool not in self.never
+        is_short = not may_cut or _surely_admitted(message.raw, limits)
         if (is_short and not may_imitate(message.raw)) or (notices.way.tool and is_page(message, tool)):
             return
+        before = ""
         for at, text in message.texts():
-            if is_system and utf8_length(text) < LEAST_SYSTEM_BYTES:
-                continue
-            yield from self._text_edits(index, at, text, tool, limits, notices)
+            stays = not may_cut or (is_system and utf8_length(text) < LEAST_SYSTEM_BYTES) or limits.admit(text)
+            edit = None if stays else self._cut(index, at, text, tool, limits, notices)
+            shown = quoted(text, self.resolved) if edit is None else str(edit.becomes)
+            if is_split(before, text):
+                before, shown = "", as_text(f"{QUOTED}] {shown}", notices.language)
+            before = (before + text)[-LABEL_REACH:]
+            if edit is not None:
+                yield structs.replace(edit, becomes=shown, after_chars=len(shown))
+            elif shown != text:
+                yield Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
 
     def limits_of(self, tool: str) -> ExcerptLimits:
         return self.tools.get(tool, self.limits)
 
-    def _text_edits(
+    def _cut(
         self, index: int, at: Address, text: str, tool: str, limits: ExcerptLimits, notices: Notices
-    ) -> Iterator[Edit]:
-        stays = not self.may_cut or limits.admit(text)
-        found = None if stays else json_object(text)
-        if stays or (found is not None and asks_to_stay(found)):
-            edit = _as_quoted(index, at, text, quoted(text, self.resolved), tool)
-        else:
-            reason = Reason.TRUNCATE_TOOL_OUTPUT
-            if tool in self.tools:
-                notices = structs.replace(notices, page=PageSize.within(self.limits, limits))
-            edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
-            if edit is not None:
-                edit = structs.replace(edit, limit=self._exceeded(text, tool, limits))
-        if edit is not None:
-            yield edit
+    ) -> Edit | None:
+        """The excerpt of a long result; None if it has to stay, or would not be shorter."""
+        found = json_object(text)
+        if found is not None and asks_to_stay(found):
+            return None
+        if tool in self.tools:
+            notices = structs.replace(notices, page=PageSize.within(self.limits, limits))
+        reason = Reason.TRUNCATE_TOOL_OUTPUT
+        edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
+        return None if edit is None else structs.replace(edit, limit=self._exceeded(text, tool, limits))
 
     def _exceeded(self, text: str, tool: str, limits: ExcerptLimits) -> str:
         """The first limit that a text exceeds, as its setting is called."""
@@ -180,13 +196,6 @@ class TruncateToolOutput(Struct, frozen=True):
         if limits.max_bytes != self.limits.max_bytes:
             return f"{prefix}max_bytes={limits.max_bytes}"
         return f"{'window' if self.bound_by == 'window' else 'tool_output.max_bytes'}={limits.max_bytes}"
-
-
-def _as_quoted(index: int, at: Address, text: str, shown: str, tool: str) -> Edit | None:
-    """Marks foreign notices in a result that is not cut; None if there are none."""
-    if shown == text:
-        return None
-    return Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
 
 
 def shortened_result(
@@ -234,15 +243,13 @@ def _excerpted(
     )
     shown = excerpt(text, room.previewed(preview_chars))
     names = _names_left_out(shown, names_bytes)
-    rescued = tuple(map(quoted, shown.rescued))
-    shown = structs.replace(shown, head=quoted(shown.head), rescued=rescued, tail=quoted(shown.tail))
     return notices.truncated(shown, artifact, names, brief=brief)
 
 
 def _names_left_out(shown: Excerpt, max_bytes: int) -> Sequence[str]:
-    """The most telling names that occur only in the gap."""
+    """The most telling names that occur only in the gap; none of a gap that imitates a notice."""
     max_bytes -= NAMES_WORDS_BYTES
-    if max_bytes <= 0:
+    if max_bytes <= 0 or imitates(shown.gap):
         return ()
     known = {*names_in(shown.head), *names_in(shown.tail), *(name for line in shown.rescued for name in names_in(line))}
     return most_telling(dict.fromkeys(names_in(shown.gap), 1), known, (), max_bytes)

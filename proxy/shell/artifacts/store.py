@@ -3,7 +3,8 @@ least recently used above the size limit, are removed.
 
 Rule: a reader sees a whole file or none; only the user that the proxy runs as can read it. Trouble with the store never
 breaks a request: `keep` returns what could not be stored, and the log says why. Only objects with an artifact's name
-are ever removed, and none used within the last hour: another worker may sweep or write the same store.
+are ever removed, and none that was used since it was listed: another worker may sweep or write the same store. No
+tenant loses anything because another one fills the store.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -36,6 +38,7 @@ from proxy.shell.artifacts.folder import (
     Metadata,
     NoAnswer,
     artifact_of,
+    brought_by,
     index_key,
     metadata_key,
     reason_of,
@@ -49,7 +52,10 @@ stored."""
 INDEXED_BYTES: Final = 1024 * 1024
 """Shorter texts are read whole to find their lines; longer ones get an index."""
 SWEEP_SECONDS: Final = 3600.0
-"""Interval between sweeps."""
+"""Longest interval between sweeps."""
+EARLY_SHARE: Final = 0.05
+"""Share of the size limit that is stored before a sweep need not wait for its hour: the store may exceed its limit by
+this much, and a sweep lists all of it."""
 FIRST_SWEEP_SECONDS: Final = (5.0, 60.0)
 """Delay from the start to the first sweep, drawn at random: workers that start together do not sweep together."""
 WARN_SECONDS: Final = 60.0
@@ -91,6 +97,11 @@ class ArtifactStore:
         self._looking: asyncio.Task[None] | None = None
         self._warned = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
+        self._swept_bytes = 0
+        """What the last sweep left."""
+        self._new_bytes = 0
+        """Stored since."""
+        self._is_full = asyncio.Event()
         self._closing = threading.Event()
         self._on_saved = on_saved
         """Called with the size in bytes when an artifact is new."""
@@ -169,7 +180,7 @@ class ArtifactStore:
         return None
 
     async def start(self) -> None:
-        """Begin to sweep, soon and then every hour."""
+        """Begin to sweep: soon, then every hour, and whenever the store is full."""
         self._closing.clear()
         self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="artifact-sweep")
 
@@ -195,6 +206,10 @@ class ArtifactStore:
 
     def _note_kept(self, artifact: Artifact, tenant: str, is_new: bool) -> None:
         name = artifact.id
+        if is_new:
+            self._new_bytes += _disk_bytes(len(artifact.content))
+            if self._new_bytes > max(self._max_bytes * EARLY_SHARE, self._max_bytes - self._swept_bytes):
+                self._is_full.set()
         if is_new and (name, tenant) not in self._known:
             logger().info("artifact_saved", artifact=name, tool=_readable(artifact.tool), bytes=len(artifact.content))
             self._on_saved(len(artifact.content))
@@ -251,10 +266,14 @@ class ArtifactStore:
         return Metadata(_readable(artifact.tool), created, len(artifact.content), media_type, tenant)
 
     async def _sweep_for_ever(self) -> None:
-        await asyncio.sleep(random.uniform(*FIRST_SWEEP_SECONDS))  # noqa: S311 - spreads load, guards nothing
+        wait_seconds = random.uniform(*FIRST_SWEEP_SECONDS)  # noqa: S311 - spreads load, guards nothing
         while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_full.wait(), wait_seconds)
+            self._is_full.clear()
+            self._new_bytes = 0
             await self._threads.run(math.inf, self._sweep_once)
-            await asyncio.sleep(SWEEP_SECONDS)
+            wait_seconds = SWEEP_SECONDS
 
     def _sweep_once(self) -> None:
         if not self._folder.is_used():
@@ -282,6 +301,7 @@ class ArtifactStore:
             kept=swept.kept,
             kept_bytes=swept.kept_bytes,
         )
+        self._swept_bytes = swept.kept_bytes
         self._on_swept(swept.kept, swept.kept_bytes)
 
     def _warn(self, during: str, artifacts: int, reason: str) -> None:
@@ -303,7 +323,10 @@ def _readable(tool: str) -> str:
 
 
 PROTECTED_SECONDS: Final = TOUCH_SECONDS + 3600
-"""Artifacts noted as used within this time stay: the last use may be TOUCH_SECONDS later than its note."""
+"""Artifacts noted as used within this time do not expire, and go last when the store is full: the last use may be
+TOUCH_SECONDS later than its note."""
+SEEN_SECONDS: Final = 24 * 3600
+"""A tenant that has used nothing for this long has no share of the size limit."""
 MAX_REMOVED: Final = 10_000
 """Artifacts of one sweep, about 2 s of work on a local disk; the rest waits for the next."""
 
@@ -325,6 +348,10 @@ class _Found(msgspec.Struct):
 
     used: float = 0.0
     """Unix time of the newest of its objects."""
+    noted: float = 0.0
+    """Unix time of the newest note."""
+    tenant: str = ""
+    """Who made that note; empty if there is none."""
     disk_bytes: int = 0
     keys: list[str] = msgspec.field(default_factory=list)
     """Its objects, the content first: after a crash, the rest is still found by its metadata."""
@@ -339,22 +366,36 @@ def sweep(
     max_bytes: int,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Swept:
-    """Remove what was last used longer than `retention_seconds` ago, then the least recently used above `max_bytes`.
+    """Remove what was last used longer than `retention_seconds` ago; then, as long as the store is above `max_bytes`,
+    what tenants over their share used least recently: first what nobody has used within the last hour, then the rest.
+    A share is `max_bytes` divided by the number of tenants of the last day. An artifact of several tenants belongs to
+    the one that used it last.
 
     Blocks. `listed` is the content of the folder, `now` is Unix time. Raises one of TROUBLE.
     """
     found = _artifacts(listed, stopped)
-    total_bytes = sum(artifact.disk_bytes for artifact in found)
+    held = Counter[str]()
+    for artifact in found:
+        held[artifact.tenant] += artifact.disk_bytes
+    seen = {artifact.tenant for artifact in found if now - artifact.used <= SEEN_SECONDS}
+    share = max_bytes // max(1, len(seen))
+    total_bytes = held.total()
     removed = removed_bytes = 0
-    for artifact in sorted(found, key=lambda one: one.used):
-        idle_seconds = now - artifact.used
-        stays = idle_seconds <= retention_seconds and total_bytes - removed_bytes <= max_bytes
-        if stays or idle_seconds < PROTECTED_SECONDS or removed == MAX_REMOVED or stopped():
+    for artifact in sorted(found, key=lambda one: (now - one.used < PROTECTED_SECONDS, one.used)):
+        is_expired = now - artifact.used > max(retention_seconds, PROTECTED_SECONDS)
+        is_surplus = total_bytes - removed_bytes > max_bytes
+        is_over = artifact.tenant not in seen or held[artifact.tenant] > share
+        if removed == MAX_REMOVED or stopped():
             break
-        if _remove(folder, artifact):
+        if (is_expired or (is_surplus and is_over)) and _remove(folder, artifact):
             removed += 1
             removed_bytes += artifact.disk_bytes
+            held[artifact.tenant] -= artifact.disk_bytes
     return Swept(removed, removed_bytes, len(found) - removed, total_bytes - removed_bytes)
+
+
+def _disk_bytes(size: int) -> int:
+    return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
 def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_Found]:
@@ -368,7 +409,10 @@ def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_F
         name, is_content = belongs
         artifact = found.setdefault(name, _Found())
         artifact.used = max(artifact.used, used)
-        artifact.disk_bytes += -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
+        note = brought_by(key)
+        if note is not None and used >= artifact.noted:
+            artifact.noted, artifact.tenant = used, note[1]
+        artifact.disk_bytes += _disk_bytes(size)
         artifact.keys.insert(0 if is_content else len(artifact.keys), key)
     return list(found.values())
 

@@ -10,6 +10,8 @@ from proxy.core.conversation import Reason, TrackedMessage
 from proxy.core.text import jsontext
 from proxy.core.tokens import ByteClassCounter
 
+MUCH = 5_000
+
 COUNTER = ByteClassCounter()
 KEY = "sk-" + "a1B2" * 8
 
@@ -120,14 +122,14 @@ def test_only_the_last_plan_of_a_tool_is_listed():
 
 
 def test_a_plan_is_not_listed_if_a_newer_one_is_kept():
-    note = OmissionNote().extended(planning("read", "write"), [])
+    note = OmissionNote(chars=MUCH).extended(planning("read", "write"), [])
     for kept, is_listed in ((entries(user("Go on.")), True), (planning("read", "test"), False)):
         placed = note.placed(kept, notices(), COUNTER, NoteRoom(2_000, 500, 500), 99)
         assert ("\n- todo: read; write" in placed.note) is is_listed
 
 
 def test_a_call_without_a_name_that_stays_takes_nothing_from_the_note():
-    note = OmissionNote().extended(planning("read", "write"), ["Mind the tests."])
+    note = OmissionNote(chars=MUCH).extended(planning("read", "write"), ["Mind the tests."])
     placed = note.placed(planning("read", name=""), notices(), COUNTER, NoteRoom(2_000, 500, 500), 99)
     assert "Mind the tests." in placed.note
     assert "\n- todo: read; write" in placed.note
@@ -205,14 +207,21 @@ def asked_in(gone):
 ROOM = NoteRoom(lines=400, questions=100, steps=100)
 
 
-def placed(kept, gone, *, room=ROOM, newest_index=10**6, language="en"):
-    digest = OmissionNote().extended(gone, asked_in(gone))
+def placed(kept, gone, *, room=ROOM, newest_index=10**6, language="en", chars=MUCH):
+    digest = OmissionNote(chars=chars).extended(gone, asked_in(gone))
     return digest.placed(kept, notices(language), COUNTER, room, newest_index)
 
 
 GONE = entries(user("Please look into src/main.py"), *exchange(["def parse_line and other_symbol"], words="I see"))
 KEPT = entries(*[user("x")] * 3, user("and now"), *exchange(["the newest result"]))
 LEFT = [None, None, None, *KEPT[3:]]
+
+
+def test_a_note_that_quotes_more_than_was_left_out_is_one_line():
+    brief = placed(LEFT, GONE, chars=0).note
+    assert brief.count("\n") == 1
+    assert "3 earlier messages" in brief
+    assert placed(LEFT, GONE).note.startswith("[context-proxy: 3 earlier messages")
 
 
 def test_the_note_lists_requests_then_steps_and_words_then_lines():

@@ -267,6 +267,8 @@ def test_no_message_gets_longer_but_for_the_note(history, budget, language):
         if index not in noted:
             assert len(raw) <= len(found[index].raw)
     assert len(noted) <= 1
+    added = [edit.after_chars - edit.before_chars for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
+    assert sum(added) <= sum(len(found[index].raw) for index in left_out(made)), "no longer than what it replaces"
 
 
 @given(any_histories(), budgets())

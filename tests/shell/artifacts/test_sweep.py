@@ -25,10 +25,10 @@ BLOCK = 4096
 PLENTY = 2**40
 
 
-def stored(folder, number, *, idle_seconds, now, size=100):
+def stored(folder, number, *, idle_seconds, now, size=100, tenant=TENANT):
     """An artifact that was written long ago and last used as said."""
     artifact = Artifact(number.to_bytes(4, "big") + b"x" * (size - 4), tool="t")
-    content, note = folder / artifact.id, folder / metadata_key(artifact.id, TENANT)
+    content, note = folder / artifact.id, folder / metadata_key(artifact.id, tenant)
     note.parent.mkdir(exist_ok=True)
     content.write_bytes(artifact.content)
     note.write_bytes(b"{}")
@@ -79,12 +79,48 @@ def test_small_files_count_as_the_block_that_they_take(tmp_path, now):
     assert (swept.removed, swept.kept) == (7, 3)
 
 
-def test_what_may_have_been_used_within_the_hour_stays_whatever_the_limits(tmp_path, now):
-    in_use = stored(tmp_path, 1, idle_seconds=2 * HOUR - 60, now=now)
-    stored(tmp_path, 2, idle_seconds=2 * HOUR + 60, now=now)
-    swept = swept_folder(tmp_path, now, retention_seconds=1, max_bytes=0)
-    assert swept.removed == 1
-    assert names(tmp_path) == {in_use.id}
+def test_what_may_have_been_used_within_the_hour_goes_last_and_never_for_its_age(tmp_path, now):
+    in_use = [stored(tmp_path, n, idle_seconds=2 * HOUR - 60 - n, now=now) for n in (1, 2)]
+    stored(tmp_path, 3, idle_seconds=2 * HOUR + 60, now=now)
+    assert swept_folder(tmp_path, now, retention_seconds=1, max_bytes=4 * BLOCK).removed == 1
+    assert names(tmp_path) == {one.id for one in in_use}
+    assert swept_folder(tmp_path, now, retention_seconds=1, max_bytes=3 * BLOCK).removed == 1
+    assert names(tmp_path) == {in_use[1].id}
+
+
+def test_an_artifact_belongs_to_the_tenant_that_used_it_last(tmp_path, now):
+    shared = stored(tmp_path, 1, idle_seconds=3 * HOUR, now=now)
+    stored(tmp_path, 1, idle_seconds=4 * HOUR, now=now, tenant="beef")
+    stored(tmp_path, 2, idle_seconds=5 * HOUR, now=now, tenant="beef")
+    mine = stored(tmp_path, 3, idle_seconds=6 * HOUR, now=now)
+    swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=6 * BLOCK)
+    assert mine.id not in names(tmp_path)
+    assert shared.id in names(tmp_path)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    held=st.lists(st.tuples(st.sampled_from(["a1", "b2", "c3"]), st.integers(0, 40)), min_size=1, max_size=14),
+    max_blocks=st.integers(0, 30),
+)
+def test_nobody_within_a_share_loses_anything_and_the_limit_holds_at_once(tmp_path_factory, held, max_blocks):
+    folder, now = tmp_path_factory.mktemp("shared"), time.time()
+    idle, of = {}, {}
+    for n, (tenant, hours) in enumerate(held):
+        name = stored(folder, n, idle_seconds=hours * HOUR + n, now=now, tenant=tenant).id
+        idle[name], of[name] = hours * HOUR + n, tenant
+    swept = swept_folder(folder, now, retention_seconds=WEEK, max_bytes=max_blocks * BLOCK)
+    left, seen = names(folder), {of[name] for name in idle if idle[name] <= DAY}
+    assert swept.kept_bytes <= max_blocks * BLOCK
+    for tenant in {*of.values()}:
+        own = [name for name in idle if of[name] == tenant]
+        gone = {name for name in own if name not in left}
+        if 2 * len(own) * len(seen) <= max_blocks and tenant in seen:
+            assert not gone
+        assert not gone or max(idle[name] for name in own if name in left or name in gone) in {idle[n] for n in gone}
+        assert all(idle[name] >= max((idle[n] for n in left if of[n] == tenant), default=0) for name in gone)
+    if len(held) * 2 <= max_blocks:
+        assert swept.removed == 0
 
 
 def test_the_use_by_any_tenant_keeps_it(tmp_path, now):
@@ -187,7 +223,7 @@ def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted
     ages=st.lists(st.tuples(st.integers(0, 14 * 24), st.integers(4, 20_000)), min_size=1, max_size=12),
     max_blocks=st.integers(0, 40),
 )
-def test_what_is_left_is_recent_and_small_enough_or_in_use(tmp_path_factory, ages, max_blocks):
+def test_what_is_left_is_recent_and_small_enough(tmp_path_factory, ages, max_blocks):
     folder, now = tmp_path_factory.mktemp("swept"), time.time()
     idle = {
         stored(folder, n, idle_seconds=hours * HOUR + n, now=now, size=size).id: hours * HOUR + n
@@ -195,32 +231,50 @@ def test_what_is_left_is_recent_and_small_enough_or_in_use(tmp_path_factory, age
     }
     swept = swept_folder(folder, now, retention_seconds=WEEK, max_bytes=max_blocks * BLOCK)
     left = names(folder)
-    in_use = {name for name in idle if idle[name] < 2 * HOUR}
-    assert in_use <= left
     assert all(idle[name] <= WEEK for name in left)
-    assert swept.kept_bytes <= max_blocks * BLOCK or left == in_use
+    assert swept.kept_bytes <= max_blocks * BLOCK
     gone_early = [idle[name] for name in idle.keys() - left if idle[name] <= WEEK]
-    assert not gone_early or min(gone_early) > max((idle[name] for name in left), default=0)
+    assert not gone_early or min(gone_early) > max((idle[name] for name in left), default=-1)
     assert (swept.kept, swept.removed) == (len(left), len(idle) - len(left))
+
+
+class Passes(ArtifactStore):
+    """A store that counts its sweeps."""
+
+    def __init__(self, folder, **settings):
+        super().__init__(PrivateFolder(folder), retention_days=7, **settings)
+        self.passes = 0
+
+    def _sweep_once(self):
+        super()._sweep_once()
+        self.passes += 1
 
 
 async def swept_once(folder, clock, monkeypatch):
     """The log of a store that was started, swept and was closed."""
-    passed = asyncio.Event()
-
-    async def rest(seconds):
-        if seconds == HOUR:
-            passed.set()
-            await asyncio.Event().wait()
-
-    monkeypatch.setattr(asyncio, "sleep", rest)
-    store = ArtifactStore(PrivateFolder(folder), retention_days=7, max_bytes=PLENTY, clock=clock)
+    monkeypatch.setattr("proxy.shell.artifacts.store.FIRST_SWEEP_SECONDS", (0, 0))
+    store = Passes(folder, max_bytes=PLENTY, clock=clock)
     with capture_logs() as logs:
         await store.start()
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await passed.wait()
+        await until(lambda: store.passes)
         await store.close()
     return logs
+
+
+async def test_a_full_store_is_swept_at_once_and_the_oldest_goes(tmp_path):
+    kept = [Artifact(bytes([n]) * 5 * BLOCK, tool="t") for n in range(4)]
+    store = Passes(tmp_path, max_bytes=20 * BLOCK)
+    await store.start()
+    for number, artifact in enumerate(kept, 1):
+        assert await store.keep([artifact], TENANT) == frozenset()
+        os.utime(tmp_path / artifact.id, (number, number))
+        os.utime(tmp_path / metadata_key(artifact.id, TENANT), (time.time() - 100 + number,) * 2)
+        assert store.passes == 0
+    await store.keep([Artifact(b"x" * 5 * BLOCK, tool="t")], TENANT)
+    await until(lambda: store.passes)
+    await store.close()
+    assert len(names(tmp_path)) == 3
+    assert kept[0].id not in names(tmp_path)
 
 
 async def test_a_store_that_runs_sweeps_and_says_what_it_did(tmp_path, now, monkeypatch):
