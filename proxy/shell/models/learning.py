@@ -7,6 +7,7 @@ workers share the rows through one small file; without a writable file they last
 
 from __future__ import annotations
 
+import asyncio
 import math
 import threading
 import time
@@ -51,6 +52,11 @@ class Learning:
         self._file = SharedFile(folder / "lessons.json", Contents)
         self._lock = threading.Lock()
         """Held from a look at the file until what it says is known: a lesson of that moment must not be lost."""
+        self._knowing = threading.Lock()
+        """Held while what is known is replaced; never while the disk is awaited."""
+        self._unwritten: Rows = {}
+        """Rows that are not in the file yet."""
+        self._is_writing = False
         self.upstream = upstream
         self._enabled = enabled
         self._clock = clock
@@ -258,7 +264,6 @@ class Learning:
     ) -> None:
         """Keep which media a model cannot read, once the same request was accepted without them. What is refused under
         a condition is believed the second time."""
-        self.refresh()
         known = self._binding(model, by)
         doubted = {kind for kind in modalities if is_conditional and f"{facts.MAY_REFUSE}{kind}" not in known}
         names = (f"{facts.MAY_REFUSE if kind in doubted else facts.REFUSES}{kind}" for kind in modalities)
@@ -328,23 +333,26 @@ class Learning:
     def refresh(self) -> None:
         """Take over what other workers have adopted or erased since, and let lapse what is too old: one look at the
         file and one at the clock if nothing is."""
-        if not self._enabled:
+        if self._enabled:
+            with self._lock:
+                self._refresh()
+
+    def _refresh(self) -> None:
+        is_news = self._file.is_news()
+        if not is_news and self._checked <= self._clock() < self._until:
             return
-        with self._lock:
-            is_news = self._file.is_news()
-            if not is_news and self._checked <= self._clock() < self._until:
+        everything: Contents | None = None
+        if is_news:
+            try:
+                everything = self._file.read()
+            except (OSError, ValueError) as error:
+                self._warn("learning_not_read", error)
                 return
-            known = self.known
-            if is_news:
-                try:
-                    everything = self._file.read()
-                except (OSError, ValueError) as error:
-                    self._warn("learning_not_read", error)
-                    return
-                if everything is None:
-                    self._samples.clear()
-                known = dict((everything or {}).get(self.upstream, ()))
-            self._know(known)
+            if everything is None:
+                self._samples.clear()
+        with self._knowing:
+            written = dict((everything or {}).get(self.upstream, ()))
+            self._know(facts.joined(written, self._unwritten) if is_news else self.known)
 
     def erase(self, model: str | None = None) -> Sequence[tuple[str, str]]:
         """Forget a model, or everything, of every upstream; returns what was forgotten, as upstreams and models."""
@@ -366,7 +374,9 @@ class Learning:
                 self._file.change(rest)
         except (OSError, ValueError) as error:
             self._warn("learning_not_erased", error)
-        self._know({key: lesson for key, lesson in self.known.items() if not is_gone(key)})
+        with self._knowing:
+            self._unwritten = {key: lesson for key, lesson in self._unwritten.items() if not is_gone(key)}
+            self._know({key: lesson for key, lesson in self.known.items() if not is_gone(key)})
         self._samples.clear()
         return [*forgotten]
 
@@ -382,7 +392,8 @@ class Learning:
         """Keep what a tenant has met, as values by name; whether any of it is news for it. 0: it no longer holds."""
         if not self._enabled or not new:
             return False
-        self.refresh()  # what was erased elsewhere must not be written back
+        if _loop() is None:
+            self.refresh()
         found, now = self._binding(model, by), self._clock()
         news = {name for name, value in new.items() if (one.value if (one := found.get(name)) else 0) != value}
         old = {
@@ -402,20 +413,39 @@ class Learning:
         return bool(news)
 
     def _change(self, rows: Rows) -> None:
-        """Add rows, here and in the file; trouble with the file affects only the file."""
+        """Add rows, here at once and in the file as soon as the disk allows; on an event loop, a thread writes it."""
+        with self._knowing:
+            self._unwritten = facts.joined(self._unwritten, rows)
+            self._know(facts.joined(self.known, rows))
+            is_writing, self._is_writing = self._is_writing, True
+        if is_writing:
+            return
+        if (loop := _loop()) is None:
+            self._write()
+        else:
+            loop.run_in_executor(None, self._write)
+
+    def _write(self) -> None:
+        """Add what is not in the file to it; trouble with the file affects only the file."""
 
         def changed(everything: Contents | None) -> Contents:
-            # What could not be written earlier is known only here.
-            written = dict((everything or {}).get(self.upstream, ()))
-            self._know(facts.joined(facts.joined(self.known, written), rows))
-            return {**(everything or {}), self.upstream: [*self.known.items()]}
+            with self._knowing:
+                # What could not be written earlier is known only here.
+                written = dict((everything or {}).get(self.upstream, ()))
+                self._know(facts.joined(self.known, written))
+                self._unwritten = {}
+                return {**(everything or {}), self.upstream: [*self.known.items()]}
 
-        with self._lock:
-            try:
-                self._file.change(changed)
-            except OSError as error:
-                changed(None)
-                self._warn("learning_not_kept", error)
+        while self._is_writing:
+            with self._lock:
+                self._refresh()  # what was erased elsewhere must not be written back
+                try:
+                    self._file.change(changed)
+                except OSError as error:
+                    changed(None)
+                    self._warn("learning_not_kept", error)
+            with self._knowing:
+                self._is_writing = bool(self._unwritten)
 
     def _know(self, rows: Rows) -> None:
         """Replace what is known; the file forgets what is too old at the next lesson."""
@@ -431,3 +461,11 @@ class Learning:
     def _warn(self, event: str, error: OSError | ValueError) -> None:
         reason = error.strerror if isinstance(error, OSError) else "not what this release writes"
         logger().warning(event, file=str(self._file.path), reason=reason)
+
+
+def _loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, which must not wait for a disk."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
