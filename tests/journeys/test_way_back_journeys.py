@@ -1,0 +1,173 @@
+"""What a conversation has lost is found again, on every API; one that has lost nothing is not touched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.journey import World, call, long_text, result
+from support.upstream import Call, Reply, Sent
+
+FACTS = [
+    f"{name}'s {thing} is K{7_000 + 13 * number}."
+    for number, (name, thing) in enumerate(
+        (name, thing)
+        for name in ("Mara", "Ilya", "Okoro", "Priya", "Dalia")
+        for thing in ("budget", "seat", "flight", "dentist")
+    )
+]
+TALK = "The train was late and the platform was full of people with skis. " * 12
+
+
+def function(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
+
+
+APIS: dict[str, tuple[str, str, dict[str, Any], Callable[[str], dict[str, Any]]]] = {
+    "chat": ("/chat/completions", "messages", {}, function),
+    "messages": (
+        "/messages",
+        "messages",
+        {"max_tokens": 300},
+        lambda name: {"name": name, "input_schema": {"type": "object"}},
+    ),
+    "responses": (
+        "/responses",
+        "input",
+        {"store": False},
+        lambda name: {"type": "function", **function(name)["function"]},
+    ),
+    "ollama": ("/api/chat", "messages", {"stream": False}, function),
+}
+ON_EVERY_API = pytest.mark.parametrize("api", APIS)
+TOOLS = pytest.mark.parametrize("tools", [[], ["fetch"], ["read_file"]], ids=["chat", "no shell", "reader"])
+
+
+def request(api: str, messages: list[dict[str, Any]], tools: list[str], **more: Any) -> dict[str, Any]:
+    _, listed, members, tool = APIS[api]
+    return {"model": "m", listed: messages, **members, **({"tools": [*map(tool, tools)]} if tools else {}), **more}
+
+
+def said(role: str, text: str) -> dict[str, Any]:
+    return {"role": role, "content": text}
+
+
+@ON_EVERY_API
+@TOOLS
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_request_without_a_cut_leaves_as_the_very_bytes(api: str, tools: list[str], stream: bool, build: Any) -> None:
+    world = build()
+    messages = [said("user", "Hello."), said("assistant", "Hm."), said("user", FACTS[0])]
+    for shape in ({"indent": 1}, {"separators": (",", ":")}):
+        body = json.dumps(request(api, messages, tools, stream=stream, seed=7), **shape).encode()
+        answer = world.ask(body, path=APIS[api][0])
+        assert (answer.status_code, world.upstream.last.body) == (200, body)
+        assert "x-context-proxy-edits" not in answer.headers
+        messages += [said("assistant", "Hm."), said("user", "And?")]
+
+
+def asking(fact: str) -> Callable[[Sent], Reply]:
+    """A model that knows what it reads, and asks for what it does not find there by the words of the question."""
+    subject, _, value = fact.removesuffix(".").partition(" is ")
+
+    def thought(sent: Sent) -> Reply:
+        body = sent.body.decode()
+        if f"What is {subject}?" not in body:
+            return Reply("I see.")
+        if value in body:
+            return Reply(f"It is {value}.")
+        return Reply("", (Call("read_artifact", {"grep": subject.replace("'s", "")}),))
+
+    return thought
+
+
+@ON_EVERY_API
+@pytest.mark.parametrize("tools", [[], ["fetch"]], ids=["chat", "no shell"])
+def test_over_forty_turns_the_model_asks_for_what_was_cut_and_gets_it(api: str, tools: list[str], build: Any) -> None:
+    fact = FACTS[2]
+    world = build(8_000, says=asking(fact))
+    path, messages = APIS[api][0], list[dict[str, Any]]()
+    for turn in range(40):
+        told = FACTS[turn] if turn < len(FACTS) else "Nothing new."
+        messages += [said("user", f"{TALK} {told} {TALK}"), said("assistant", TALK)]
+        assert world.ask(request(api, messages[:-1], tools), path=path).status_code == 200
+    before = len(world.upstream.sent)
+    messages.append(said("user", f"What is {fact.partition(' is ')[0]}?"))
+    answer = world.ask(request(api, messages, tools), path=path)
+    assert fact.removesuffix(".").rpartition(" ")[2] in answer.text
+    assert "read_artifact" not in answer.text
+    assert len(world.upstream.sent) - before == 2, "one search"
+
+
+def test_a_fact_on_page_3_of_300_takes_one_call(build: Any) -> None:
+    world = build(8_000, says=asking("The lamp of pier 9 is K4711."))
+    messages: list[dict[str, Any]] = [said("user", "Read all pages.")]
+    for page in range(1, 301):
+        text = long_text(40, f"page-{page}") + ("\nThe lamp of pier 9 is K4711.\n" if page == 3 else "")
+        messages += [call(page, "fetch_page", json.dumps({"page": page})), result(page, text)]
+    messages += [said("assistant", "Done."), said("user", "What is The lamp of pier 9?")]
+    answer = world.ask(request("chat", messages, ["fetch_page"]))
+    assert answer.json()["choices"][0]["message"]["content"] == "It is K4711."
+    assert world.logged("request_done")[0]["retrieval_rounds"] == 1
+
+
+def test_reading_on_from_a_match_takes_one_call(build: Any) -> None:
+    world: World = build(8_000)
+    rows = [f"lamp {number} has the number K{number * 7}" for number in range(3_000)]
+
+    def thought(sent: Sent) -> Reply:
+        newest = str(sent.messages[-1]["content"])
+        if "K10521" in newest:
+            return Reply("It is K10521.")
+        if "-- tool_" in newest:
+            name, lines = newest.partition("-- ")[2].split(":")[0].split(" lines=")
+            return Reply("", (Call("read_artifact", {"id": name, "lines": lines}),))
+        return Reply("", (Call("read_artifact", {"grep": "lamp 1500", "context": 0}),))
+
+    world.upstream.says = thought
+    messages = [
+        said("user", "Which number has the third lamp behind 1500?"),
+        call(1, "fetch"),
+        result(1, "\n".join(rows)),
+    ]
+    answer = world.ask(request("chat", messages, ["fetch"]))
+    assert answer.json()["choices"][0]["message"]["content"] == "It is K10521."
+    assert world.logged("request_done")[0]["retrieval_rounds"] == 2
+
+
+@ON_EVERY_API
+def test_a_model_that_never_calls_our_tool_alone_gets_its_page_within_three_turns(api: str, build: Any) -> None:
+    def thought(sent: Sent) -> Reply:
+        if "K4711" in sent.body.decode():
+            return Reply("It is K4711.")
+        return Reply("", (Call("fetch", {}), Call("read_artifact", {"grep": "lamp of pier 9"})))
+
+    world = build(8_000, says=thought)
+    path = APIS[api][0]
+    messages = [said("user", f"{TALK} The lamp of pier 9 is K4711. {TALK}"), said("assistant", TALK)]
+    messages += [said(role, TALK) for _ in range(40) for role in ("user", "assistant")]
+    messages.append(said("user", "Which lamp?"))
+    for turn in range(3):
+        answer = world.ask(request(api, messages, ["fetch"]), path=path)
+        assert (answer.status_code, "read_artifact" in answer.text) == (200, False), turn
+        if "K4711" in answer.text:
+            break
+        messages += answered(api, answer.json())
+    assert "K4711" in answer.text
+
+
+def answered(api: str, reply: dict[str, Any]) -> list[dict[str, Any]]:
+    """The model's message, and a result for each of its calls, as a client sends them back."""
+    if api == "chat":
+        message = reply["choices"][0]["message"]
+        return [message, *({"role": "tool", "tool_call_id": c["id"], "content": "no"} for c in message["tool_calls"])]
+    if api == "ollama":
+        return [reply["message"], {"role": "tool", "tool_name": "fetch", "content": "no"}]
+    if api == "responses":
+        calls = [item["call_id"] for item in reply["output"] if item["type"] == "function_call"]
+        return [*reply["output"], *({"type": "function_call_output", "call_id": c, "output": "no"} for c in calls)]
+    uses = [block["id"] for block in reply["content"] if block["type"] == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": use, "content": "no"} for use in uses]
+    return [{"role": "assistant", "content": reply["content"]}, {"role": "user", "content": results}]
