@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -171,3 +172,20 @@ def answered(api: str, reply: dict[str, Any]) -> list[dict[str, Any]]:
     uses = [block["id"] for block in reply["content"] if block["type"] == "tool_use"]
     results = [{"type": "tool_result", "tool_use_id": use, "content": "no"} for use in uses]
     return [{"role": "assistant", "content": reply["content"]}, {"role": "user", "content": results}]
+
+
+def test_the_command_of_a_notice_searches_everything_that_left(build: Any) -> None:
+    world = build(8_000)
+    messages = [
+        said("user", "Hello."),
+        said("assistant", "Hm."),
+        said("user", "The lamp of pier 9 is K4711."),
+        said("assistant", TALK),
+    ]
+    messages += [said(role, TALK) for _ in range(60) for role in ("user", "assistant")]
+    world.ask(request("chat", [*messages, said("user", "Which lamp?")], ["bash"]))
+    text = "".join(str(message["content"]) for message in world.upstream.last.messages)
+    command = text.partition("to search them: ")[2].partition("]\n")[0].replace("REGEX", "pier 9 is [A-Z0-9]{5}")
+    found = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+    assert "pier 9 is K4711" in found
+    assert len([name for name in world.kept if name.startswith("tool_messages_")]) > 2

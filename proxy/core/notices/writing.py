@@ -141,8 +141,9 @@ class Notices(Struct, frozen=True):
         order; `lines`: a selection from them, grouped by the file or command that they come from; `before`: the role
         of the text that follows it in the same message, `tool`: whose result that is."""
         notice = self._say("omitted", messages=messages, chars=chars)
-        # Each line of that file is a whole message, which may be long.
-        by_shell = "grep -oE '.{{0,200}}REGEX.{{0,200}}' '{place}'"
+        # Its first line names the files of all that left before; each of the others is a message, which may be long.
+        files = """"${{f##*/}}" $(head -1 "$f" | grep -oE 'tool_messages_.{{16}}.json')"""
+        by_shell = f"""f='{{place}}'; (cd "${{{{f%/*}}}}"; grep -oE '.{{{{0,200}}}}REGEX.{{{{0,200}}}}' {files})"""
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
         questions = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]
         steps = [f"{'>' if kind == 'said' else '-'} {text}" for kind, text in thread if kind != "asked"]
