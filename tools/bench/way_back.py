@@ -1,9 +1,8 @@
 """Cost of retrieving omitted content: `python -m tools.bench.way_back [--window 8000] [--data FILE ...]`.
 
 For each block that the true next step replaces and that is not whole in what is sent, an agent does what the notices
-say: it searches the stored messages or results for a name of the block, follows `earlier` to those of a previous cut,
-and reads around the match, in the arguments of calls too. It can only search for a name that it sees: one in
-the text sent. Its calls, and the tokens of calls and pages with their headers, are counted until all of the block was
+say: it searches everything that was left out for a name of the block, and reads around the matches on the page, in the
+arguments of calls too. It can only search for a name that it sees: one in the text sent. Its calls, and the tokens of calls and pages with their headers, are counted until all of the block was
 shown. Conversations are made up (`recall.py`), or recorded: one JSON object with `messages` a line, optionally
 gzipped, and a `source` of which the part before the first colon is the project.
 """
@@ -16,15 +15,27 @@ import json
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.core.artifact_reading import LostMessages, Query, Search, part_at, read
+from proxy.core.artifact_reading import (
+    LostMessages,
+    Match,
+    Query,
+    Search,
+    Searched,
+    hits_of,
+    matches_in,
+    page_of_matches,
+    part_at,
+    read,
+)
 from proxy.core.compaction import Pipeline, Progress, plan
 from proxy.core.conversation import Conversation, Size
-from proxy.core.text import LineIndex, jsontext, names_in
+from proxy.core.text import LineIndex, LineRange, Span, jsontext, names_in
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 from tools.bench.fidelity import Chat, History, lines_of
@@ -35,6 +46,11 @@ MAX_CALLS = 12
 _AROUND = 20
 """Lines on each side of a match that it asks for."""
 _HITS = 20
+_SEARCHES = 3
+"""Names that it searches for, the longest first."""
+_PAGE_BYTES = 5_400
+"""A page in a window of 8 000 tokens."""
+Page = TypeVar("Page")
 _NAMED = re.compile(ARTIFACT_NAME)
 _COUNTER = ByteClassCounter()
 
@@ -86,39 +102,51 @@ class Journeys:
 
 
 def fetched(block: frozenset[str], standing: frozenset[str], sent: Sequence[str], store: Mapping[str, bytes]) -> Fetch:
-    """A block that is not whole in what is sent, retrieved through the artifacts that the notices name."""
+    """A block that is not whole in what is sent, retrieved with searches through all that the conversation has lost."""
     seen = set().union(*map(names_in, sent)) if sent else set[str]()
     fetch = Fetch(set(block - standing), frozenset(name for line in block for name in names_in(line) if name in seen))
     # The last notice names the newest artifact; a note names the messages of the last cut, and these list all that left
     # before.
-    named = list(dict.fromkeys(name for text in reversed(sent) for name in _NAMED.findall(text) if name in store))
-    searched = set[str]()
-    while named and fetch.known and not fetch.done:
-        name = named.pop(0)
-        searched.add(name)
-        content = store[name]
-        if not name.endswith(".json"):
-            _searched(fetch, name, content)
-        else:
-            earlier = _search_messages(fetch, name, content)
-            named[:0] = [one for one in earlier if one in store and one not in searched and one not in named]
+    named = dict.fromkeys(name for text in reversed(sent) for name in _NAMED.findall(text) if name in store)
+    chain: dict[str, None] = {}
+    for name in named:
+        lost = LostMessages.read(store[name])
+        chain |= dict.fromkeys([name, *(earlier for earlier in (lost.earlier if lost else ()) if earlier in store)])
+    read = set[tuple[str, str]]()
+    for name in sorted(fetch.known, key=lambda one: (-len(one), one))[:_SEARCHES] if chain else ():
+        if not fetch.done:
+            for match in _search(fetch, name, [*chain], store):
+                if not fetch.done and (match.artifact, match.lines) not in read:
+                    read.add((match.artifact, match.lines))
+                    _read_around(fetch, name, match, store[match.artifact])
     return fetch
 
 
-def _search_messages(fetch: Fetch, artifact: str, content: bytes) -> tuple[str, ...]:
-    """Search stored messages, and read around the newest matches; the artifacts of all cuts before."""
-    lost = LostMessages.read(content)
-    if lost is None:
-        _searched(fetch, artifact, content)
-        return ()
-    messages = json.loads(content)["messages"]
-    listed = _searched(fetch, artifact, content, context=0)
-    for line in reversed(re.findall(r"^(\d+):", listed, re.MULTILINE)):
-        number = int(line) - 2  # the first message is in the second line
-        for pointer in _texts(messages[number]) if 0 <= number < len(messages) else ():
-            if not fetch.done:
-                _searched(fetch, artifact, content, f"/messages/{number}/{pointer}")
-    return lost.earlier
+def _search(fetch: Fetch, name: str, chain: Sequence[str], store: Mapping[str, bytes]) -> list[Match]:
+    """Search all of these artifacts for a name, in one call; the matches on its page."""
+    matches: list[Match] = []
+    search = Search(re.escape(name), 0)
+    for artifact in chain:
+        content, lost = store[artifact], LostMessages.read(store[artifact])
+        reading = hits_of(LineIndex.of_text(content), LineRange(2 if lost else 1), search, _PAGE_BYTES)
+        hits = _driven(reading, content)
+        matches += matches_in(artifact, hits.text.decode(), "a tool", lost)
+    _, page = page_of_matches(Searched(matches, chain[0], len(chain)), search, "en", _PAGE_BYTES)
+    fetch.show(Query(search=search), page)
+    return [match for match in matches if match.header(0, "en") in page]
+
+
+def _read_around(fetch: Fetch, name: str, match: Match, content: bytes) -> None:
+    """Read on around a match: in each text of a message, or in the result."""
+    if LostMessages.read(content) is None:
+        line = int(re.split(r"[:-]", match.lines)[0])
+        _show(fetch, match.artifact, content, Query(LineRange(max(1, line - _AROUND), line + _AROUND)))
+        return
+    number = int(match.lines.partition("-")[2]) - 2  # the first message is in the second line
+    for pointer in _texts(json.loads(content)["messages"][number]):
+        if not fetch.done:
+            found = Query(None, Search(re.escape(name), _AROUND, _HITS), f"/messages/{number}/{pointer}")
+            _show(fetch, match.artifact, content, found)
 
 
 def _texts(message: Chat) -> Iterator[str]:
@@ -134,21 +162,23 @@ def _texts(message: Chat) -> Iterator[str]:
             yield arguments
 
 
-def _searched(fetch: Fetch, artifact: str, content: bytes, pointer: str | None = None, context: int = _AROUND) -> str:
-    """The page of a search for the longest name of the block that the agent sees, shown without line numbers if it has
-    context."""
-    query = Query(None, Search(re.escape(max(sorted(fetch.known), key=len)), context, _HITS), pointer)
-    text = content if pointer is None else part_at(content, pointer)
-    reading = read(LineIndex.of_text(text), query, artifact, "en") if text else None
+def _show(fetch: Fetch, artifact: str, content: bytes, query: Query) -> None:
+    """A page, shown without line numbers."""
+    text = content if query.pointer is None else part_at(content, query.pointer)
+    page = _driven(read(LineIndex.of_text(text), query, artifact, "en"), text) if text else b""
+    shown = page.decode()
+    fetch.show(query, shown if query.search is None else re.sub(r"^\d+[-:]", "", shown, flags=re.MULTILINE))
+
+
+def _driven(reading: Generator[Span, bytes, Page], text: bytes) -> Page:
+    """What a reader makes of a text."""
     try:
-        begin, end = next(reading) if reading is not None else (0, 0)
-        while reading is not None:
+        begin, end = next(reading)
+        while True:
             begin, end = reading.send(text[begin:end])
-        page = ""
     except StopIteration as stopped:
-        page = stopped.value.decode()
-    fetch.show(query, re.sub(r"^\d+[-:]", "", page, flags=re.MULTILINE) if context else page)
-    return page
+        page: Page = stopped.value
+        return page
 
 
 def measure(conversations: Iterable[Iterable[Turn]], pipeline: Pipeline) -> Journeys:

@@ -72,17 +72,18 @@ class Match(Discreet, frozen=True):
     artifact: str
     lines: str
     """What to ask for to read on from it."""
-    place: str
-    """Its message: number, and tool or role; or the tool of a result."""
+    number: int
+    """Its message, counted from 1; 0 if the artifact is a result."""
+    of: str
+    """The tool or role of its message; the tool of a result."""
     text: str
 
     def header(self, total: int, language: Language) -> str:
         """The line before it."""
-        number, _, of = self.place.partition(" ")
-        words = {"name": self.artifact, "lines": self.lines, "of": of or self.place}
-        if not of:
+        words = {"name": self.artifact, "lines": self.lines, "of": self.of}
+        if not self.number:
             return say(FOUND, "in_result", language, **words)
-        return say(FOUND, "in_message", language, number=int(number), total=max(total, int(number)), **words)
+        return say(FOUND, "in_message", language, number=self.number, total=max(total, self.number), **words)
 
 
 def matches_in(artifact: str, hits: str, tool: str, lost: LostMessages | None) -> Iterator[Match]:
@@ -91,11 +92,12 @@ def matches_in(artifact: str, hits: str, tool: str, lost: LostMessages | None) -
         found = _ROW.match(block)
         if found is None:
             continue
-        line, place = int(found["line"]), tool
-        if lost is not None and line - 2 < len(lost.places):
-            place = lost.places[line - 2]
+        line, number, of = int(found["line"]), 0, tool
+        if lost is not None and 0 <= line - 2 < len(lost.places):
+            counted, _, of = lost.places[line - 2].partition(" ")
+            number = int(counted)
         begin = f"{line}:{found['byte']}" if found["byte"] else f"{line}"
-        yield Match(artifact, f"{begin}-{line}" if lost is not None else f"{begin}-", place, block)
+        yield Match(artifact, f"{begin}-{line}" if lost is not None else f"{begin}-", number, of, block)
 
 
 def any_word_of(pattern: str) -> str | None:
