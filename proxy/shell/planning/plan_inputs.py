@@ -196,9 +196,7 @@ class KnownInputs:
             budget = budget.for_one_send(terms.goal_tokens, terms.most_tokens)
         if terms.goal_bytes is not None:
             budget = budget.for_bytes(terms.goal_bytes)
-        counter = own
-        if roughly:
-            counter = with_images_of(profile.model, ByteClassCounter(), profile.least_image_tokens)
+        counter = with_images_of(profile.model, ByteClassCounter(), profile.least_image_tokens) if roughly else own
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
         base, members, system_tokens, file_access, has_subagent, has_shell, has_tools = beside(
             wire, texts, counter, terms.access.folder is not None

@@ -211,12 +211,15 @@ class Planner:
         most = profile.at_most.get(LimitName.TOOLS)
         return profile.refuses_our_tool or (most is not None and len(wire.tool_names(tools)) > most)
 
-    async def plan_further(self, planned: Planned, messages: Sequence[Message], *, may_cut: bool = False) -> Planned:
-        """The plan for a request with more messages at its end, on the same terms as its own plan. `may_cut`: whether
-        what the model works on may be cut for them."""
+    async def plan_further(
+        self, planned: Planned, messages: Sequence[Message], accepted_tokens: int, *, may_cut: bool = False
+    ) -> Planned:
+        """The plan for a request with more messages at its end, on the same terms as its own plan. `accepted_tokens`:
+        the size of the prompt that the upstream has just accepted; `may_cut`: whether what the model works on may be
+        cut for them."""
         request, known = planned.request.continued(messages), len(planned.request.conversation)
         received = known if planned.reading is None else planned.reading.received
-        reading = Reading(received, may_cut=may_cut, accepted_tokens=planned.plan.after.tokens)
+        reading = Reading(received, may_cut=may_cut, accepted_tokens=accepted_tokens)
         made = partial(self.made, reading=reading)
         terms = planned.inputs.terms
         return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)

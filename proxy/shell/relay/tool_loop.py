@@ -92,6 +92,8 @@ class _Calls(NamedTuple):
     """None: a call that says nothing of what to read."""
     answered: Callable[[Sequence[str]], list[Message]]
     """The texts that answer them → the messages that follow the request."""
+    accepted_tokens: int = 0
+    """The size of the prompt that they answer; 0 before anything was sent."""
 
 
 class _Read(NamedTuple):
@@ -207,7 +209,7 @@ class ToolLoop(Struct):
             results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
             return [wire.message(raw) for raw in (message.message, *results)]
 
-        return _Calls(_wanted(message), as_results)
+        return _Calls(_wanted(message), as_results, self.planned.plan.after.tokens)
 
     async def _read(self, calls: _Calls) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
@@ -253,7 +255,8 @@ class ToolLoop(Struct):
                 notice("no_room", language, name=one.artifact) if one else notice("unnamed", language) for one in wanted
             ]
         messages = calls.answered(texts)
-        planned = await self.retrieval.planner.plan_further(self.planned, messages, may_cut=not share)
+        plan_further = self.retrieval.planner.plan_further
+        planned = await plan_further(self.planned, messages, calls.accepted_tokens, may_cut=not share)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), planned)
 
