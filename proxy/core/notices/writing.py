@@ -142,7 +142,7 @@ class Notices(Struct, frozen=True):
         of the text that follows it in the same message, `tool`: whose result that is."""
         notice = self._say("omitted", messages=messages, chars=chars)
         # Its first line names the files of all that left before; each of the others is a message, which may be long.
-        files = """"${{f##*/}}" $(head -1 "$f" | grep -oE 'tool_messages_.{{16}}.json')"""
+        files = """"${{f##*/}}" $(grep -m1 -oE 'tool_messages_.{{21}}' "$f")"""
         by_shell = f"""f='{{place}}'; (cd "${{{{f%/*}}}}"; grep -oE '.{{{{0,200}}}}REGEX.{{{{0,200}}}}' {files})"""
         notice += self._kept_at(artifact, "kept_messages", "call_messages", by_shell, grep="REGEX")
         questions = [text.replace("\n", "\n  ") for kind, text in thread if kind == "asked"]

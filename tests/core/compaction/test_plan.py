@@ -365,7 +365,7 @@ def test_where_there_is_little_room_the_note_is_brief_and_there_is_always_one():
     must = [system("s" * 900), user("u" * 300), *exchange(["ok"], first_call=99)]
     need = measured([spelled(message) for message in must], Size()).tokens
     history = [must[0], user("first"), *exchange(["old result\n" * 300]), {"role": "assistant", "content": "done"}]
-    made = planned([*history, *must[1:]], pipeline(Budget(need + 90)))
+    made = planned([*history, *must[1:]], pipeline(Budget(need + 107)))
     assert made.fits
     assert [edit.reason for edit in made.edits] == [*[Reason.OLD_EXCHANGE] * 2, Reason.OMISSION_NOTE]
     assert len(made.artifacts) == 1

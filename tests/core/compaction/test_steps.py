@@ -260,7 +260,7 @@ def test_where_bytes_are_short_the_oldest_media_of_results_are_described_and_kep
 
 
 def test_where_tokens_are_short_no_image_is_described():
-    made, shows = sent(Budget(600))
+    made, shows = sent(Budget(640))
     assert made.fits
     assert 0 < len(shows) < 6
     assert all(shows)

@@ -210,7 +210,7 @@ def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
 @pytest.mark.parametrize("reach", [AgentFileAccess.SHELL, AgentFileAccess.PAGE, AgentFileAccess.SUBAGENT])
 def test_omitted_messages_are_searched_in_their_file_with_context(language, words, reach):
     note = Notices(language, ArtifactAccess("/d", URL), reach, shell=True).omission_note(CUT, 3, 400)
-    files = '"${f##*/}" $(head -1 "$f" | grep -oE \'tool_messages_.{16}.json\')'
+    files = '"${f##*/}" $(grep -m1 -oE \'tool_messages_.{21}\' "$f")'
     command = f"f='/d/{CUT.id}'; (cd \"${{f%/*}}\"; grep -oE '.{{0,200}}REGEX.{{0,200}}' {files})"
     assert f"{words}{command}" in note
     assert note.count(CUT.id) == 1
