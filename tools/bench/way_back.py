@@ -2,9 +2,10 @@
 
 For each block that the true next step replaces and that is not whole in what is sent, an agent does what the notices
 say: it searches everything that was left out for a name of the block, and reads around the matches on the page, in the
-arguments of calls too. It can only search for a name that it sees: one in the text sent. Its calls, and the tokens of calls and pages with their headers, are counted until all of the block was
-shown. Conversations are made up (`recall.py`), or recorded: one JSON object with `messages` a line, optionally
-gzipped, and a `source` of which the part before the first colon is the project.
+arguments of calls too. It can only search for a name that it sees: one in the text sent. Its calls, and the tokens of
+calls and pages with their headers, are counted until all of the block was shown. Conversations are made up
+(`recall.py`), or recorded: one JSON object with `messages` a line, optionally gzipped, and a `source` of which the part
+before the first colon is the project.
 """
 
 from __future__ import annotations
