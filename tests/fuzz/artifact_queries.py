@@ -148,7 +148,7 @@ def _running() -> tuple[asyncio.Runner, FastAPI]:
     assert runner.run(store.keep(_KEPT, _TENANTS.tenant_of([_KEY]).hex())) == frozenset()
     runner.run(store.close())
     reader = ArtifactReader(folder, retention_days=7)
-    for end in (place.cleanup, reader.close, runner.close):
+    for end in (place.cleanup, runner.close):
         atexit.register(end)
     rights = ArtifactRights(_TENANTS, open_on_loopback=False, host_names=frozenset())
     upstream = SimpleNamespace(base_path=b"/v1")

@@ -41,9 +41,7 @@ def folder(tmp_path):
 @pytest.fixture
 async def reader(folder):
     await kept(folder, SHORT, LONG, JSON, PICTURE)
-    found = ArtifactReader(folder, retention_days=7)
-    yield found
-    found.close()
+    return ArtifactReader(folder, retention_days=7)
 
 
 async def kept(folder, *artifacts, tenant=TENANT):
