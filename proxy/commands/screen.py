@@ -30,9 +30,10 @@ def complain(sentence: str, status: int = 1) -> int:
 
 def lines(found: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     """A document as lines: a list of objects is a table, an object in it is indented, and what is empty is left out.
+    Numbers can be copied: into settings, or the one of a process.
 
     >>> print(*lines({"window": {"value": 8000, "from": "config defaults"}, "of": {"b": True, "long": []}}), sep="\\n")
-    window  8,000  config defaults
+    window  8000  config defaults
     of
       b     yes
     """
@@ -50,9 +51,9 @@ def table(rows: Sequence[Mapping[str, Any]], indent: str = "") -> Iterator[str]:
     """Rows with the same members, under their names; numbers to the right.
 
     >>> print(*table([{"id": "a", "bytes": 12000}, {"id": "bcd", "bytes": None}]), sep="\\n")
-    id    bytes
-    a    12,000
-    bcd       -
+    id   bytes
+    a    12000
+    bcd      -
     """
     cells = [[*rows[0]], *([_shown(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -68,8 +69,6 @@ def _shown(value: Any) -> str:
         return ", ".join(map(_shown, value))
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, int):
-        return number(value)
     return plain(str(value)) if value not in (None, "", [], (), {}) else _NOTHING
 
 

@@ -50,7 +50,7 @@ def test_what_is_kept_is_listed_the_last_used_first(folder, run):
     assert status == 0
     lines = output.decode().splitlines()
     assert lines[1].split() == ["total", "3"]
-    assert lines[-1].split()[:2] == [LOG.id, f"{len(LOG.content):,}"]
+    assert lines[-1].split()[:2] == [LOG.id, str(len(LOG.content))]
     found = json.loads(run("ls", "--json", "--max", "1")[1])
     assert (found["total"], len(found["artifacts"])) == (3, 1)
 

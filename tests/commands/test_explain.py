@@ -15,7 +15,7 @@ from support.upstream import listening, model_server
 from proxy.__main__ import main
 from proxy.commands.explain import create_explainer
 from proxy.commands.models import models
-from proxy.commands.screen import number, plain
+from proxy.commands.screen import plain
 from proxy.config import Settings
 from proxy.shell.models import ModelResolver, counter_for
 
@@ -160,7 +160,7 @@ def test_every_limit_of_the_room_and_a_mode_that_changes_nothing_are_shown(expla
     monkeypatch.setenv("CONTEXT_PROXY_DEFAULTS__MAX_REQUEST_CHARS", "900000")
     monkeypatch.setenv("CONTEXT_PROXY_MODE", "observe")
     output = explain({**conversation(25), "max_tokens": 31_000})[1]
-    for line in (r"mode +observe", "  asked  31,000", "  chars   900,000"):
+    for line in (r"mode +observe", "  asked  31000", "  chars   900000"):
         assert re.search(f"^{line}$", output, re.MULTILINE)
 
 
@@ -228,24 +228,12 @@ def test_either_json_or_a_difference(explain, capsys):
 
 
 @given(st.text(st.characters(categories=None)))
-def test_foreign_text_cannot_steer_a_terminal_and_keeps_its_length(text):
+def test_foreign_text_cannot_steer_a_terminal_and_what_can_be_printed_stays(text):
     shown = plain(text)
-    assert shown.isprintable() or "\N{REPLACEMENT CHARACTER}" in shown
     assert all(sign.isprintable() or sign == "\N{REPLACEMENT CHARACTER}" for sign in shown)
-    assert len(shown) == len(text)
-
-
-@given(st.text().filter(str.isprintable))
-def test_what_can_be_printed_stays(text):
-    assert plain(text) == text
-
-
-@given(st.integers(0, 10**12))
-def test_a_number_is_grouped_by_thousands_and_stays_the_same_number(count):
-    groups = number(count).split(",")
-    assert int("".join(groups)) == count
-    assert {len(group) for group in groups[1:]} <= {3}
-    assert len(groups[0]) <= 3
+    assert [sign for sign in text if sign.isprintable()] == [
+        sign for sign, was in zip(shown, text, strict=True) if was.isprintable()
+    ]
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def printed(capsys):
 def test_a_profile_shows_each_value_and_where_it_came_from(printed):
     respx.get(f"{BASE}/models").respond(json=[{"id": "m-1", "context_length": 32768, "max_completion_tokens": 4096}])
     lines = [re.sub(" +", " ", line) for line in printed("m-1", models=READS_TEXT).splitlines()]
-    assert "window_tokens 32,768 upstream /v1/models" in lines
+    assert "window_tokens 32768 upstream /v1/models" in lines
     assert "modalities text config models[0]" in lines
     (found,) = printed("m-1", as_json=True, models=READS_TEXT)["upstreams"]
     assert (found["upstream"], found["listed"], found["reason"]) == (BASE, True, None)
@@ -91,7 +91,7 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window(print
 def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown(printed):
     respx.get(f"{BASE}/models").respond(500)
     out = printed("m-1")
-    assert "128,000" in out
+    assert "128000" in out
     assert re.search(r"^reason +it answered 500$", out, re.MULTILINE)
 
 
