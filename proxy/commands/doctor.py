@@ -85,6 +85,14 @@ class Diagnosis(NamedTuple):
     advice: str = ""
 
 
+_TOOL: Final = Diagnosis(
+    "tool",
+    "note",
+    "clients of the Responses API get the tool that reads what was cut only with `store: false`",
+    "set that for a client whose tools open neither files nor URLs",
+)
+
+
 def doctor(settings: Settings, model: str | None, api: str | None = None, agent: Agent | None = None) -> int:
     """Check everything that a request needs; the exit status. `api`: what the default upstream speaks, by its name in
     settings; None: chat completions. `agent`: whether it has room in the window, too."""
@@ -147,6 +155,9 @@ def _examined(
     elif model is not None:
         path = settings.paths_to(one, model)[0] if api is None else WIRE_PATHS[api]
         yield from asyncio.run(_requests(settings, place, path, model))
+        paths = settings.paths_to(one, model) if api is None else [path]
+        if WIRE_PATHS["responses"] in paths and settings.artifacts.retrieval_tool != "never":
+            yield _TOOL
     elif resolver.discovery.names:
         text = f"not tried: requests for the models that it lists go to other upstreams ({place})"
         advice = f"does the glob fit their names, such as {resolver.discovery.names[0]}? --model NAME tries one"

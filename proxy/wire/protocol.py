@@ -241,6 +241,10 @@ class Wire(ABC):
         that must have a form has none with a call of ours in it."""
         return None if self._demands_a_form(request.members) else self.own_tool.appended(request.members, policy)
 
+    def tool_wants(self, _: Request) -> str:
+        """What a request would have to say to be offered that tool; empty if nothing would help."""
+        return ""
+
     def _demands_a_form(self, members: Mapping[str, Raw]) -> bool:
         """Whether the reply must be JSON, or follow a schema."""
         for name in self.forms.keys() & members.keys():

@@ -50,7 +50,7 @@ def test_before_a_model_server_everything_is_well(tmp_path, capsys):
         assert doctor(settings_for(url, tmp_path), None) == 0
     lines = capsys.readouterr().out.splitlines()
     reported = [line.split()[:2] for line in lines if not line.startswith(" ")]
-    about = ["store", "upstream", "key", "window", "tokenizer", "request", "stream"]
+    about = ["store", "upstream", "key", "window", "tokenizer", "request", "stream", "tool"]
     assert [word for _, word in reported[:-1]] == about
     assert {state for state, _ in reported[:-1]} <= {"ok", "note"}
     assert lines[-1] == "A request goes through."
@@ -107,6 +107,14 @@ def test_a_model_that_chats_is_tried_and_an_answer_in_one_piece_is_no_stream(tmp
     assert found["request"].text.startswith("chatty responds in ")
     assert (found["stream"].state, found["window"].state) == ("wrong", "note")
     assert "not as a stream" in found["stream"].text
+    assert "`store: false`" in found["tool"].text
+
+
+def test_where_the_tool_is_never_offered_nobody_is_told_how_to_get_it(tmp_path):
+    with serving(upstream()) as url:
+        artifacts = {"retrieval_tool": "never"}
+        settings = Settings(upstream={"base_url": url, "api_key": KEY}, data_dir=tmp_path, artifacts=artifacts)
+        assert "tool" not in states(examined(settings))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +218,8 @@ def test_each_of_several_upstreams_is_tried_with_its_own_key_wire_and_model(tmp_
         "All other requests",
     ]
     about = ["upstream", "key", "window", "tokenizer", "request", "stream"]
-    assert [list(one) for one in found.values()] == [["store"], about, about, about]
+    told = [*about, "tool"]
+    assert [list(one) for one in found.values()] == [["store"], about, told, told]
     tried = [one["request"].text.split()[0] for one in list(found.values())[1:]]
     assert tried == ["claude-9", "codex-9", "claude-9"], "claude-9 over chat completions is for all others"
     assert [one["request"].text.split()[0] for one in list(named.values())[1:]] == ["claude-9", "codex-9", "gpt-9"]

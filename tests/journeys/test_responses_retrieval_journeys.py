@@ -13,6 +13,7 @@ from support.upstream import FAILURES, Call, FailsLater, Reply, ScriptedModel, U
 
 LONG = long_text(5_000)
 FETCH = {"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}
+SHELL = {**FETCH, "name": "bash"}
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 THINKS = {"include": ["reasoning.encrypted_content"]}
 
@@ -145,6 +146,18 @@ def test_it_is_not_offered(build: Any, members: dict[str, Any]) -> None:
     body = {name: value for name, value in request(**members).items() if value is not None}
     world.ask(body, path=PATH)
     assert "read_artifact" not in json.dumps(json.loads(world.upstream.last.body).get("tools"))
+
+
+@pytest.mark.parametrize(
+    ("members", "is_told"),
+    [({"store": True}, True), ({"store": None}, True), ({}, False), ({"store": True, "tools": [SHELL]}, False)],
+)
+def test_where_the_server_keeps_the_response_the_notice_says_how_to_get_the_tool(
+    build: Any, members: dict[str, Any], is_told: bool
+) -> None:
+    world = build(128_000)
+    world.ask(request(**members), path=PATH)
+    assert ("A client that sends `store: false` gets a tool" in world.upstream.last.body.decode()) == is_told
 
 
 def test_it_is_not_offered_where_tools_are_an_item(build: Any) -> None:

@@ -104,6 +104,10 @@ CUTS: Final[Phrases] = {
         "为适应模型的上下文窗口，此处省略了 {chars:,} 个字符的推理内容。",
     ),
     "kept_messages": (" They are kept as JSON in {place}.", " 它们以 JSON 格式保存在 {place}。"),
+    "tool_wants": (
+        " A client that sends {setting} gets a tool that reads it.",
+        " 客户端发送 {setting} 即可获得读取它的工具。",
+    ),
     "call_messages": (" They are kept as JSON; to search them: {call}", " 它们以 JSON 格式保存，搜索：{call}"),
     "asked": ("What the user said in them:", "用户在其中所说："),
     "steps": ("What you did (-) and said (>) in them:", "你在其中所做（-）和所说（>）："),

@@ -40,6 +40,8 @@ class ArtifactAccess(Struct, frozen=True):
     """The headers that have to carry the agent's key there, as a shell writes them: `x-api-key: $ANTHROPIC_API_KEY`."""
     tool: bool = False
     """Whether the request is offered our own tool, `read_artifact`."""
+    tool_wants: str = ""
+    """What the client would have to send to be offered that tool; empty: nothing would help, or it has it."""
     by_hash: bool = False
     """Whether a gateway fetches them for the agent, by their hash."""
 
@@ -240,7 +242,11 @@ class Notices(Struct, frozen=True):
             call = self._call(artifact, query)
         else:
             call = self._call(artifact, resume.query(), is_needed=self._counts_bytes(resume))
-        return self._say(in_place, place=self.place_of(artifact)) if call is None else self._say(by_call, call=call)
+        if call is not None:
+            return self._say(by_call, call=call)
+        needs_tool = self.way.tool_wants and self.reach is AgentFileAccess.NOTHING
+        advice = self._say("tool_wants", setting=self.way.tool_wants) if needs_tool else ""
+        return self._say(in_place, place=self.place_of(artifact)) + advice
 
     def _call(self, artifact: Artifact, parameters: Mapping[str, str], *, is_needed: bool = False) -> str | None:
         url = self.way.url_of(artifact)

@@ -278,6 +278,8 @@ class Planner:
             tools = None
         if tools is not None:
             access = structs.replace(access, tool=True)
+        elif self._pipelines.retrieval_policy != "never":
+            access = structs.replace(access, tool_wants=wire.tool_wants(request))
         request = self._healed(wire, tenant.hex(), request, shared)
         goes_on = match is not None and match.is_continued
         if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:

@@ -225,6 +225,10 @@ class Responses(Wire):
         is_held = shape is HELD or shape.goes_first_as_it_came or is_kept(request.members)
         return None if is_held or _bringing_tools(request) else super().with_tool(request, policy)
 
+    def tool_wants(self, request: Request) -> str:
+        """`store: false`, unless the request says so."""
+        return "`store: false`" if is_kept(request.members) else ""
+
     def left_to_the_upstream(self, request: Request) -> Mapping[str, Raw]:
         """`truncation: auto` if the upstream holds the conversation: then it leaves out the oldest items."""
         if request.shape is not HELD or cuts_itself(request.members):

@@ -335,6 +335,18 @@ def test_no_other_text_is_ours(text):
             f' To get the whole: read_artifact(id="{CUT.id}")',
             f' 获取完整内容：read_artifact(id="{CUT.id}")',
         ),
+        (
+            ArtifactAccess("/d", tool_wants="`store: false`"),
+            AgentFileAccess.NOTHING,
+            f" The whole is kept in /d/{CUT.id}. A client that sends `store: false` gets a tool that reads it.",
+            f" 完整内容保存在 /d/{CUT.id}。 客户端发送 `store: false` 即可获得读取它的工具。",
+        ),
+        (
+            ArtifactAccess("/d", tool_wants="`store: false`"),
+            AgentFileAccess.SHELL,
+            f" The whole is kept in /d/{CUT.id}.",
+            f" 完整内容保存在 /d/{CUT.id}。",
+        ),
     ],
 )
 def test_what_is_not_shown_at_all_is_named_whole(way, reach, en, zh):
