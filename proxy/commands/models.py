@@ -14,7 +14,7 @@ from proxy.commands.screen import complain, plain, show
 from proxy.config import Settings, UpstreamSettings
 from proxy.core.models import window_in_name
 from proxy.shell.artifacts import create_folder, create_tenants
-from proxy.shell.models import HOW_TO_STATE_A_WINDOW, Learning, ModelResolver, counter_for, key_of
+from proxy.shell.models import HOW_TO_STATE_A_WINDOW, Learning, ModelResolver, counter_for
 from proxy.shell.operator import described_profile
 from proxy.shell.planning import Pipelines
 from proxy.shell.resources import configure_logging
@@ -87,8 +87,7 @@ def forget_models(settings: Settings, name: str | None) -> int:
         return complain("replicas that share state.url would teach it again; --forget --all is for all of them", 2)
     forgotten = Learning(settings.data_dir, settings.upstream.base_url).erase(name)
     for upstream, model in forgotten:
-        about = "the bytes of a request, for all models" if model == key_of(None) else model
-        print(plain(f"Forgot what {upstream} taught about {about}."))
+        print(plain(f"Forgot what {upstream} taught about {model}."))
     if not forgotten:
         print(plain(f"Nothing was learned about {name or 'any model'} in {settings.data_dir.absolute()}."))
     if settings.state.url is not None:

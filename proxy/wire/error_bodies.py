@@ -272,7 +272,11 @@ _OF_A_BEGINNING: Final = frozenset({"index", "delta", "finish_reason"})
 """Members of a choice that may come before any content; a finish reason may not, but for a cut."""
 _SUCCESSES: Final = frozenset({"", "0", "200", "ok", "success", "none"})
 
-_SSE_LINE: Final = re.compile(r"\s{0,8}(event|data|id|retry):[ \t]?(.*)|\s{0,8}:", re.IGNORECASE)
+_SSE_LINE: Final = re.compile(r"\s{0,8}(?:event|data|id|retry|):", re.IGNORECASE)
+_BLANK_LINES: Final = re.compile(r"\n\s*\n")
+_EVENT_NAME: Final = re.compile(r"^\s{0,8}event:(.*)$", re.MULTILINE | re.IGNORECASE)
+_FIELD_NAMES: Final = re.compile(r"^\s{0,8}(?:data:|(?:event|id|retry|):.*$)", re.MULTILINE | re.IGNORECASE)
+"""`data:`, whose value is the data, and the whole of other fields and comments."""
 _ERROR_EVENT: Final = re.compile(r"(?:response\.)?[\w-]*(?:error|exception|fail)[\w-]*", re.IGNORECASE)
 """Not `response.mcp_list_tools.failed`: one tool failed, and the response goes on."""
 _CUT_JSON: Final = re.compile(r'\{\s{0,99}"')
@@ -316,19 +320,10 @@ def _add_events(found: Found, text: str) -> None:
 
 def _events(text: str) -> Iterator[tuple[str, str]]:
     """(event name, data) of every event; a line without a field name continues the data (some servers do this)."""
-    name, lines = "", list[str]()
-    for line in [*text.splitlines(), ""]:
-        field = _SSE_LINE.match(line)
-        if not line.strip():
-            if lines:
-                yield name, "\n".join(lines)
-            name, lines = "", []
-        elif field is None:
-            lines.append(line)
-        elif (member := (field[1] or "").lower()) == "event":
-            name = field[2].strip()
-        elif member == "data":
-            lines.append(field[2])
+    for event in _BLANK_LINES.split("\n".join(text.splitlines())):
+        name = _EVENT_NAME.search(event)
+        if data := _FIELD_NAMES.sub("", event).strip():
+            yield name[1].strip() if name else "", data
 
 
 def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:

@@ -93,8 +93,6 @@ class ModelLimits(Struct, frozen=True):
     """tiktoken encoding; so far only the configuration names one."""
     certainty: Certainty = Certainty.STATED
     """Certainty of the window. Guessed: it comes from the same model at another provider."""
-    taken_tokens: int | None = None
-    """The largest prompt that was accepted while the window was a guess; set only by learning."""
     cuts_silently: bool | None = None
     """Whether the server silently cuts a prompt that is too long; known for some own servers, or learned from usage."""
     preamble: str | None = None
@@ -109,8 +107,6 @@ class ModelLimits(Struct, frozen=True):
     """Per minute, for prompt and reply limit; set only by learning."""
     prompt_rate_tokens: int | None = None
     """Per minute, for the prompt alone; set only by learning."""
-    input_bytes: int | None = None
-    """The bytes of the request; set only by learning."""
     input_chars: int | None = None
     """The characters of the prompt; set only by learning."""
     at_most: Mapping[str, int] | None = None

@@ -158,12 +158,6 @@ async def test_comments_of_a_later_round_arrive_at_once_too(tmp_path: Path) -> N
         assert (reported["message"]["content"], reported["done"]) == ("Let me look.\n\nDone.", True)
 
 
-async def test_the_second_send_requests_no_compression_once_plain_bytes_were_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path, **SETTINGS) as stage:
-        await early(stage, STREAMED, WAITING, going_on(REFUSAL), accepting, accept_encoding="gzip, br")
-        assert [received.values(b"accept-encoding") for received in stage.model.sent] == [[b"gzip"], [b"identity"]]
-
-
 @pytest.mark.parametrize(
     ("body", "kind", "first"),
     [(STREAMED, JSON, BLANKS), (WHOLE, "text/event-stream", WAITING), (WHOLE, "text/html", BLANKS)],

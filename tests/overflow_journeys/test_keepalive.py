@@ -181,10 +181,3 @@ async def test_a_client_that_leaves_after_a_comment_stops_the_upstream_at_once(t
             answer.close()
         await soon(thinking.left.wait())
         assert len(stage.model.bodies) == 1
-
-
-async def test_an_answer_after_comments_is_requested_uncompressed(tmp_path: Path) -> None:
-    async with staged(tmp_path, **OFTEN) as stage:
-        stage.model.plays(accepting)
-        await stage.ask(REQUEST, accept_encoding="gzip, br")
-        assert stage.model.sent[0].values(b"accept-encoding") == [b"identity"]

@@ -1,4 +1,4 @@
-"""A body that is too large is sent once more with about half of the bytes, and the limit is found between the two."""
+"""A body that is too large is sent once more with about half of the bytes; the next keep between both."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_text_that_is_too_large_is_sent_as_a_plan_of_half_of_the_bytes(tmp
         assert 0.3 * len(body) < len(stage.model.bodies[1]) <= 0.5 * len(body)
 
 
-async def test_the_limit_is_found_between_what_was_accepted_and_what_was_refused(tmp_path: Path) -> None:
+async def test_a_limit_that_is_not_stated_is_met_a_few_times_and_then_kept_to(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         most, attempts, sizes = 300_000, [], []
         for count in range(12, 32):
@@ -90,15 +90,13 @@ async def test_the_limit_is_found_between_what_was_accepted_and_what_was_refused
             sizes.append(len(stage.model.bodies[-1]))
         assert attempts.count("2") <= 4
         assert attempts[-10:] == ["1"] * 10
-        assert max(sizes[-10:]) > most * 0.8
+        assert max(sizes[-10:]) > most * 0.7
 
 
-async def test_a_limit_in_bytes_binds_the_key_that_met_it_for_all_models(tmp_path: Path) -> None:
+async def test_a_limit_in_bytes_binds_the_key_that_met_it(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body, most = shots(12), 300_000
-        await answer_to(stage, body, most)
-        assert (await answer_to(stage, body.replace(b'"m"', b'"n"'), most)).attempts == "1"
-        assert (await answer_to(stage, body, most, "two")).attempts == "2"
+        assert [(await answer_to(stage, body, most, key)).attempts for key in ("one", "one", "two")] == ["2", "1", "2"]
 
 
 async def test_a_second_refusal_for_bytes_passes_and_teaches_nothing(tmp_path: Path) -> None:
@@ -145,7 +143,7 @@ async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(tmp_path:
 async def test_a_learned_limit_in_bytes_costs_no_further_send(tmp_path: Path) -> None:
     async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
         body = shots(12)
-        for _ in range(4):  # the search comes to its end
+        for _ in range(2):
             await answer_to(stage, body, 300_000)
         sizes = set()
         for _ in range(40):

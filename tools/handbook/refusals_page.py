@@ -43,7 +43,7 @@ SENT: Final = {
     "limit": "images and files over it described, whole exchanges left out, or one text cut, the oldest first",
     "reply": "the same with a lower reply limit",
     "prompt": "a prompt under the limit; where none is stated, of the size that was accepted before, or six tenths",
-    "bytes": "a body under the limit; where none is stated, of the size that was accepted before, or half",
+    "bytes": "a body under the limit; where none is stated, half of it",
     "silent_cut": "a prompt that the upstream reads whole",
     "media": "these kinds of media as text",
     "history": "results without calls left out, calls without results answered, sealed reasoning left out",

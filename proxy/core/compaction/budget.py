@@ -28,8 +28,8 @@ docs/decisions/0003-what-to-give-up.md."""
 EXACT_MARGIN: Final = 0.01
 """Margin for the frames of messages and tools, which every server builds a little differently, and for a ratio learned
 from usage, which may be too low until it is raised (`shell/models/calibration.py`)."""
-_CHARS_MARGIN: Final = 0.02
-"""Share of a limit in characters: it is not known what the upstream counts besides the texts."""
+_FRAMES_MARGIN: Final = 0.02
+"""Share of a limit in characters or bytes: it is not known what the upstream counts besides the texts."""
 _USUAL_BYTES_PER_TOKEN: Final = 4
 """A high estimate for text, so that the shares of a limit in characters or bytes are rather too small."""
 ESTIMATE_MARGIN: Final = 0.04
@@ -299,8 +299,8 @@ def budget_for(
     room = min(window - reserve - margin, widest - of_input) if is_bounded else widest - of_input
     # If the upstream cuts prompts silently, even a guess is better than no limit.
     is_guessed = is_guessed and not profile.cuts_silently
-    room_chars = _room_chars(profile, rules)
-    room_bytes = min((one for one in (rules.max_request_bytes, profile.input_bytes) if one is not None), default=None)
+    room_chars = _room_for(profile.input_chars, rules.max_request_chars)
+    room_bytes = _room_for(profile.at_most.get(LimitName.BODY), rules.max_request_bytes)
     return Budget(
         max(0, int(room / ratio)),
         room_chars,
@@ -329,11 +329,11 @@ def note_tokens(profile: ModelProfile) -> int | None:
     return None if longest is None else longest // _NOTE_PARTS
 
 
-def _room_chars(profile: ModelProfile, rules: BudgetRules) -> int | None:
-    """The smaller of the operator's limit and the upstream's, the latter less a margin for the upstream's frames."""
-    limits = [rules.max_request_chars] if rules.max_request_chars is not None else []
-    if profile.input_chars is not None:
-        limits.append(int(profile.input_chars * (1 - _CHARS_MARGIN)))
+def _room_for(of_the_upstream: int | None, of_the_operator: int | None) -> int | None:
+    """The smaller of two limits in characters or bytes, the upstream's less a margin for its frames."""
+    limits = [] if of_the_operator is None else [of_the_operator]
+    if of_the_upstream is not None:
+        limits.append(int(of_the_upstream * (1 - _FRAMES_MARGIN)))
     return min(limits, default=None)
 
 

@@ -29,8 +29,6 @@ CUT_TO: Final = "cut to"
 """The window to which the upstream silently cut a prompt, in tokens."""
 STATED: Final = "stated"
 """The window that the server itself stated: older and smaller limits in tokens no longer hold."""
-TAKEN: Final = "taken"
-"""The tokens of a prompt that was accepted although far larger than the window, which was a guess."""
 RESULTS_HOLD_TEXT: Final = "results hold text"
 """Media were refused in tool results."""
 REFUSES_OUR_TOOL: Final = "our tool is refused"
@@ -57,7 +55,7 @@ KEPT_SECONDS: Final = 30 * DAY
 """Rows are kept for this long after they were last met, lapsed or not."""
 MAX_ROWS: Final = 8192
 """About all models of one upstream; the oldest go first. Models and tenants are foreign input."""
-_NO_REFUSAL_SHOWS: Final = (RATIO, LATE, CUT_TO, STATED, TAKEN)
+_NO_REFUSAL_SHOWS: Final = (RATIO, LATE, CUT_TO, STATED)
 _SOURCES: Final = ((WINDOW, INPUT), (LATE,), (SEARCH,), (CUT_TO,))
 """Sources of limits in tokens; the newest word counts."""
 IN_TOKENS: Final = frozenset(name for source in _SOURCES for name in source)
@@ -177,9 +175,10 @@ def joined(one: Rows, other: Rows) -> Rows:
     return dict(sorted(found.items(), key=lambda row: (*_age(row[1]), row[0]))[-MAX_ROWS:])
 
 
-def kept(rows: Rows, now: float) -> Rows:
-    """The rows that are not forgotten yet. The clocks of two hosts may differ, by a day at most."""
-    return {key: lesson for key, lesson in rows.items() if -DAY < now - lesson.at < KEPT_SECONDS}
+def kept(rows: Rows, now: float, since: float = 0.0) -> Rows:
+    """The rows that are not forgotten yet, neither by their age nor on purpose, at `since`. The clocks of two hosts may
+    differ, by a day at most."""
+    return {key: one for key, one in rows.items() if -DAY < now - one.at < KEPT_SECONDS and one.at >= since}
 
 
 def in_force(rows: Rows, now: float) -> Rows:

@@ -41,6 +41,8 @@ class LimitName(StrEnum):
     """Of any one text in the request."""
     REPLY = "reply"
     """The reply limit that a request may state, in tokens."""
+    BODY = "bytes"
+    """Of the whole request."""
 
 
 MANY_IMAGES: Final = 20

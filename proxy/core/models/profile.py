@@ -98,8 +98,6 @@ class ModelProfile(Struct, frozen=True):
     """Per minute, where a request exceeded that alone: prompt and reply limit together, as far as they can be cut."""
     prompt_rate_tokens: int | None = None
     """The rate where the reply limit does not count."""
-    input_bytes: int | None = None
-    """Limit of a request: between the largest that its upstream has accepted and the smallest that it has refused."""
     input_chars: int | None = None
     """Limit of the prompt alone, where an upstream limits its characters."""
     at_most: Mapping[str, int] = field(default_factory=dict)

@@ -314,7 +314,8 @@ def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
             )
     stated = [found for one in evidence.readings for found in words.STATED_BYTES.findall(one.text)]
     sizes = [int(float(number.replace(",", "").replace("_", "")) * _IN_BYTES[unit]) for number, unit in stated]
-    return replace(verdict, limit_bytes=min((size for size in sizes if size >= _LEAST_BYTES), default=None))
+    limit = min((size for size in sizes if size >= _LEAST_BYTES), default=None)
+    return verdict if limit is None else replace(verdict, named=LimitName.BODY, named_limit=limit)
 
 
 def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:

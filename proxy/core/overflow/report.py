@@ -163,10 +163,8 @@ class Verdict(Figures, frozen=True):
     """Whether it says that the model, or its server, can do nothing with tools."""
     may_be_echo: bool = False
     """Whether its numbers may be the client's own words, repeated by the upstream: nothing is learned from them."""
-    limit_bytes: int | None = None
-    """The most bytes of a body, if a refusal for its bytes states that."""
     named: LimitName | None = None
-    """The limit besides window and body that it names, with a number."""
+    """The limit besides the window that it names, with a number."""
     named_limit: int = 0
     """That number."""
     named_seen: int | None = None
@@ -181,7 +179,7 @@ class Verdict(Figures, frozen=True):
         """The name of what is refused, its limit, and what the request has of it; None where it does not say."""
         if self.named is not None:
             return self.named.value, self.named_limit, self.named_seen
-        return self.kind.value, self.limit if self.limit_bytes is None else self.limit_bytes, self.largest_size
+        return self.kind.value, self.limit, self.largest_size
 
     @property
     def is_overflow(self) -> bool:

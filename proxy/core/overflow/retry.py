@@ -90,6 +90,8 @@ class Terms(NamedTuple):
     """Whether artifacts can be kept."""
     supposed: Search | None = None
     """Taken for what the latest refusal has taught."""
+    exactly: bool = False
+    """Whether the model's own counter counts, however small the request."""
     without: frozenset[Modality] = frozenset()
     """Kinds of input that are sent as text, after a refusal."""
     repairs: Verdict | None = None
@@ -160,8 +162,6 @@ class Situation(Struct, frozen=True):
     """Whether the proxy's own tool is in its list."""
     fixed_tokens: int = 0
     """Tokens that have to stay: system text, tools, the task, the last user message."""
-    passed_bytes: int = 0
-    """The largest body that is known to be accepted, if that is smaller; 0 if none is."""
     holds_a_page: bool = False
     """Whether it holds a page that was read for the model, which gets smaller for a goal alone."""
     count_may_be_wrong: bool = False
@@ -204,7 +204,7 @@ class Outcome(Struct, frozen=True):
             return VerdictKind.PROMPT
         if verdict.kind is VerdictKind.REPLY_ONLY and (verdict.named or verdict.limit):
             return VerdictKind.REPLY_ONLY
-        if verdict.named is not None and verdict.named is not LimitName.TOOLS:
+        if verdict.named is not None and verdict.named not in (LimitName.TOOLS, LimitName.BODY):
             return VerdictKind.COUNT
         if self.is_over_bytes and verdict.kind is VerdictKind.BYTES:
             return VerdictKind.BYTES
@@ -391,8 +391,9 @@ def _shorter_reply(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
         yield Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply, reason=reason)
 
 
-_CURED_OTHERWISE: Final = frozenset({LimitName.REPLY, LimitName.TOOLS})
-"""Named limits that no edit of the messages keeps: a reply limit is lowered, and of the tools only our own may go."""
+_CURED_OTHERWISE: Final = frozenset({LimitName.REPLY, LimitName.TOOLS, LimitName.BODY})
+"""Named limits with a row of their own: a reply limit is lowered, of the tools only our own may go, and a body is
+fitted like a prompt."""
 
 
 def _limited(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
@@ -496,7 +497,7 @@ CURES: Final = (
         (AttemptKind.EMERGENCY,),
         (facts.WINDOW, facts.LATE, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE),
     ),
-    Row("bytes", "the body had too many bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), (facts.SEARCH,)),
+    Row("bytes", "the body had too many bytes", _fewer_bytes, (AttemptKind.FEWER_BYTES,), (facts.AT_MOST,)),
     Row("silent_cut", "the prompt was cut by the upstream", _fitted, (AttemptKind.FITTED,), (facts.CUT_TO,)),
     Row(
         "media",
@@ -543,16 +544,14 @@ def _smaller(verdict: Verdict, situation: Situation) -> Iterator[Cure]:
 
 
 def _goal_bytes(verdict: Verdict, situation: Situation) -> int | None:
-    """Bytes for the next send: under the limit that is stated, or half, or what was accepted before if that is less;
-    None if the body is under every known limit."""
-    if verdict.limit_bytes is not None and verdict.limit_bytes < situation.bytes:
-        return int(min(verdict.limit_bytes * _LIMIT_SHARE, situation.bytes * ALWAYS_SMALLER))
+    """Bytes for the next send: under the limit that is stated, or half; None if the body is under every known limit."""
+    if verdict.named is LimitName.BODY and verdict.named_limit < situation.bytes:
+        return int(min(verdict.named_limit * _LIMIT_SHARE, situation.bytes * ALWAYS_SMALLER))
     if situation.bytes < LEAST_LIMIT_BYTES:
         return None
     fixed = min(situation.fixed_tokens, situation.estimate_tokens)
     half = fixed + int((situation.estimate_tokens - fixed) * BLIND_SHARE)
-    goal = situation.bytes * half // max(1, situation.estimate_tokens)
-    return min(goal, situation.passed_bytes or goal)
+    return situation.bytes * half // max(1, situation.estimate_tokens)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})

@@ -150,11 +150,6 @@ def can_unpack(encoding: bytes) -> bool:
     return 0 < len(codings) <= _MOST_CODINGS and all(_is_known(coding) for coding in codings)
 
 
-def is_zlibs(encoding: bytes) -> bool:
-    """Whether zlib alone can read it."""
-    return encoding in _WINDOW_BITS
-
-
 def encoding_of(headers: Headers) -> bytes:
     """The compressions of a body, in the order in which they were applied; empty if there is none."""
     encoding = b",".join(value.lower() for name, value in headers if name == b"content-encoding")

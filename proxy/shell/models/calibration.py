@@ -46,9 +46,9 @@ class Samples(Struct, frozen=True):
     may_be_dense: bool = False
     """Whether a refusal has shown content of which the upstream counts more; then the largest sample counts."""
 
-    def with_sample(self, ratio: float) -> Samples:
-        """The samples after one more response."""
-        return Samples((*self.ratios, ratio)[-MAX_SAMPLES:], self.may_be_dense)
+    def with_sample(self, ratio: float, *, is_refused: bool = False) -> Samples:
+        """The samples after one more response, or refusal."""
+        return Samples((*self.ratios, ratio)[-MAX_SAMPLES:], self.may_be_dense or is_refused)
 
     def news(self, adopted: float | None, needed: int = MIN_SAMPLES) -> float | None:
         """The ratio to adopt instead of `adopted` (None: none is adopted yet); None if that may stay.

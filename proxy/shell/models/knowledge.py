@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from proxy.core.compaction import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
 from proxy.core.models import Certainty, Key, Lesson, Lessons, Modality, Search, facts
@@ -11,20 +11,14 @@ from proxy.wire import LARGEST_TOKENS, MAX_NAME_CHARS, ModelLimits
 Contents: TypeAlias = dict[str, list[tuple[Key, Lesson]]]
 """Of the file that all workers share: the rows of each upstream."""
 
-EVERY_MODEL: Final = "*"
 
-
-def key_of(model: str | None) -> str:
+def key_of(model: str) -> str:
     """A model's name as a key in the file and in the log: bounded in length, and UTF-8, which JSON strings need not be.
-    None means every model of an upstream: what refuses a body for its bytes sits in front of all of them.
 
-    >>> key_of("gpt-\\ud800"), key_of(None), key_of("*")
-    ('gpt-?', '*', '?')
+    >>> key_of("gpt-\\ud800")
+    'gpt-?'
     """
-    if model is None:
-        return EVERY_MODEL
-    key = model[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()
-    return "?" if key == EVERY_MODEL else key
+    return model[:MAX_NAME_CHARS].encode("utf-8", "replace").decode()
 
 
 def limits_of(found: Lessons) -> tuple[ModelLimits, str]:
@@ -45,7 +39,6 @@ def limits_of(found: Lessons) -> tuple[ModelLimits, str]:
         results_hold_text=facts.RESULTS_HOLD_TEXT in found or None,
         refuses_our_tool=facts.REFUSES_OUR_TOOL in found or None,
         refuses_cut_results=facts.CUT_RESULTS_REFUSED in found or None,
-        taken_tokens=size(facts.TAKEN),
         rate_tokens=size(facts.RATE),
         prompt_rate_tokens=size(facts.RATE_OF_PROMPTS),
         cuts_silently=facts.CUT_TO in found or None,

@@ -15,8 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec.structs import replace
-
 from proxy.core.models import Key, Lesson, Lessons, Modality, Rows, Search, facts
 from proxy.core.overflow import Scope, Unit, Verdict
 from proxy.shell.models.calibration import (
@@ -29,7 +27,7 @@ from proxy.shell.models.calibration import (
     is_plausible,
     rounded_up,
 )
-from proxy.shell.models.knowledge import EVERY_MODEL, Contents, key_of, limits_of, search_in
+from proxy.shell.models.knowledge import Contents, key_of, limits_of, search_in
 from proxy.shell.resources import BoundedMap, SharedFile, logger
 from proxy.wire import LARGEST_TOKENS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
 
@@ -37,8 +35,7 @@ _RENEWED: Final = 1 / 4
 """Part of its life after which a lesson that is met again is written again."""
 _MAX_SIZES: Final = 512
 """Models and tenants of which samples and sizes are remembered."""
-_FAR_OVER: Final = 1.25
-"""Times a guess: a prompt that grows from turn to turn does not move it at each turn."""
+_LIMITS: Final = facts.IN_TOKENS | {facts.CHARS, facts.RATE, facts.RATE_OF_PROMPTS}
 _COUNTED: Final = facts.IN_TOKENS - {facts.SEARCH} | {facts.RATE, facts.RATE_OF_PROMPTS}
 """Limits that an accepted prompt disproves by the upstream's count."""
 
@@ -63,6 +60,8 @@ class Learning:
         """Unix time."""
         self.known: Rows = {}
         """All rows, also those that have lapsed. Replaced as a whole, never changed: planning threads read it."""
+        self._since = 0.0
+        """Unix time of the last forgetting on purpose: rows that were last met before it are dropped."""
         self._in_force: facts.ByTenant = {}
         """Those that have not lapsed."""
         self._checked, self._until = 0.0, math.inf
@@ -84,16 +83,14 @@ class Learning:
     @property
     def models(self) -> tuple[str, ...]:
         """The models about which anything is known."""
-        return tuple(dict.fromkeys(model for model, _ in self._in_force if model != EVERY_MODEL))
+        return tuple(dict.fromkeys(model for model, _ in self._in_force))
 
-    @property
-    def kept_at(self) -> float:
-        """Unix time of the last change of the file; 0 if there is none."""
-        return self._file.changed_at
-
-    def merge(self, others: Rows) -> None:
-        """Take over what other replicas have learned."""
-        if self._enabled and facts.joined(self.known, facts.kept(others, self._clock())) != self.known:
+    def merge(self, others: Rows, since: float = 0.0) -> None:
+        """Take over what other replicas have learned, and forget what was last met before `since`, in Unix time."""
+        if any(lesson.at < since for lesson in self.known.values()):
+            self._samples.clear()
+        self._since = since
+        if self._enabled and facts.kept(facts.joined(self.known, others), self._clock(), since) != self.known:
             self._change(others)
 
     def limits(
@@ -101,13 +98,11 @@ class Learning:
     ) -> tuple[ModelLimits, str] | None:
         """The limits that bind this tenant's requests, and their source, for the resolver of profiles; `by` None: the
         newest, for display. `supposed`: taken for what its latest refusal has taught."""
-        found, of_bytes = self._binding(model, by), self.search(None, by)
+        found = self._binding(model, by)
         if supposed is not None:
             searched = {facts.SEARCH: Lesson(supposed, math.inf)}
             found = {name: lesson for name, lesson in found.items() if name not in facts.IN_TOKENS} | searched
         limits, phrase = limits_of(found)
-        if of_bytes is not None:
-            limits = replace(limits, input_bytes=of_bytes.guess)
         return None if limits == NOTHING else (limits, phrase)
 
     def taught_apart(self, model: str, by: str) -> str:
@@ -115,8 +110,7 @@ class Learning:
         if not self._in_force:
             return ""
         own = self._in_force.get((key_of(model), by), ())
-        is_apart = (EVERY_MODEL, by) in self._in_force or any(not name.startswith(facts.RATIO) for name in own)
-        return by if is_apart else ""
+        return by if any(not name.startswith(facts.RATIO) for name in own) else ""
 
     def ratio(self, model: str, counted_by: str, by: str | None = None) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured), for this tenant's requests; `by`
@@ -130,39 +124,21 @@ class Learning:
     def note_refusal(self, model: str, verdict: Verdict, certain_window_tokens: int | None, by: str = "") -> None:
         """Keep the limit that a refusal printed, if it can be believed. `certain_window_tokens`: what other sources
         state; None if that is a guess."""
-        limit, scope, unit = verdict.limit, verdict.limit_scope, verdict.unit or Unit.TOKENS
-        if not verdict.limit_is_learnable or limit is None or not SMALLEST_WINDOW_TOKENS <= limit <= LARGEST_TOKENS:
-            return
-        if unit is Unit.CHARS:
-            self.learn(model, {facts.CHARS: limit}, by)
+        limit, scope = verdict.limit, verdict.limit_scope
+        if not verdict.limit_is_learnable or limit is None:
             return
         is_known = bool(self._binding(model, by).keys() & facts.IN_TOKENS)
         if scope is Scope.WINDOW and limit == certain_window_tokens and not is_known:
             return  # the source that states it will also state changes
-        self._learn_limit(model, by, facts.INPUT if scope is Scope.INPUT else facts.WINDOW, limit)
+        name = facts.CHARS if verdict.unit is Unit.CHARS else facts.INPUT if scope is Scope.INPUT else facts.WINDOW
+        self.learn(model, {name: limit}, by)
 
     def note_cut(self, model: str, window_tokens: int, certain_window_tokens: int | None, by: str = "") -> None:
         """Keep the window to which the upstream has silently cut a prompt, as its usage proves. If that is the certain
         one, the server's own word, it binds all."""
-        if not SMALLEST_WINDOW_TOKENS <= window_tokens <= LARGEST_TOKENS:
-            return
         whose = facts.THE_SERVER if window_tokens == certain_window_tokens else by
-        if certain_window_tokens is not None:
-            self.learn(model, {facts.STATED: certain_window_tokens}, whose)
-        self._learn_limit(model, whose, facts.CUT_TO, window_tokens)
-
-    def note_window(self, model: str, window_tokens: int, by: str = "", *, is_late: bool = False) -> None:
-        """Keep a window that was shown, not stated. `is_late`: it ran out after content had begun, of which no refusal
-        tells before."""
-        if SMALLEST_WINDOW_TOKENS <= window_tokens <= LARGEST_TOKENS:
-            self._learn_limit(model, by, facts.LATE if is_late else facts.WINDOW, window_tokens)
-
-    def note_taken(self, model: str, prompt_tokens: int, guessed_window_tokens: int, by: str = "") -> None:
-        """Keep that a prompt far larger than a guess was accepted: the window is at least that large."""
-        known = self._binding(model, by).get(facts.TAKEN)
-        is_far_over = guessed_window_tokens * _FAR_OVER <= prompt_tokens <= LARGEST_TOKENS
-        if is_far_over and (known is None or known.size <= prompt_tokens):
-            self.learn(model, {facts.TAKEN: prompt_tokens}, by)
+        stated = {} if certain_window_tokens is None else {facts.STATED: certain_window_tokens}
+        self.learn(model, {**stated, facts.CUT_TO: window_tokens}, whose)
 
     def note_prompt(self, model: str, prompt_tokens: int, by: str = "") -> None:
         """Compare an accepted prompt with the learned limits: one that it has exceeded no longer holds."""
@@ -183,41 +159,23 @@ class Learning:
         """Compare the prompt of a refusal, as the upstream counted it exactly, with our own estimate of it, before the
         ratio is applied. It is as long as prompts get, so one is enough, and waiting for more would cost as many
         refusals."""
-        ratio, (known, is_measured) = prompt_tokens / max(1, estimate_tokens), self.ratio(model, counted_by, by)
-        if not self._enabled or estimate_tokens < MIN_SAMPLE_TOKENS or not is_plausible(ratio):
-            return
-        whose = key_of(model), counted_by, by
-        if is_measured and ratio <= known:
-            self._samples.put(whose, replace(self._samples.get(whose) or Samples(), may_be_dense=True))
-            self._sample(model, counted_by, by, ratio)
-            return
-        raised = rounded_up(ratio + RATIO_STEP / 2)  # the next prompts may be slightly above it
-        self._samples.put(whose, Samples((raised,), may_be_dense=True))
-        self.learn(model, {f"{facts.RATIO}{counted_by}": raised}, by)
+        ratio = prompt_tokens / max(1, estimate_tokens)
+        if self._enabled and estimate_tokens >= MIN_SAMPLE_TOKENS and is_plausible(ratio):
+            self._sample(model, counted_by, by, ratio, is_refused=True)
 
-    def search(self, model: str | None, by: str | None = "") -> Search | None:
-        """The search for a limit that no refusal of this tenant has named; for every model: for one in bytes."""
+    def search(self, model: str, by: str | None = "") -> Search | None:
+        """The search for a limit that no refusal of this tenant has named."""
         return search_in(self._binding(model, by))
 
-    def search_after(
-        self,
-        model: str | None,
-        refused_tokens: int,
-        reply: int | None,
-        by: str = "",
-        scale: float = 1.0,
-        fixed: int = 0,
-    ) -> Search:
+    def search_after(self, model: str, refused_tokens: int, reply: int | None, by: str = "", fixed: int = 0) -> Search:
         """The search for a limit after a refusal that names none; one that has lapsed begins where it was.
 
-        `reply`: None if it is part of the refused tokens, of which prompts alone say nothing. `scale`: what a prompt
-        has by the counter of `refused_tokens` for one token of those that were noted; `fixed`: of the refused ones,
-        those that had to stay.
+        `reply`: None if it is part of the refused tokens, of which prompts alone say nothing. `fixed`: of the refused
+        ones, those that had to stay.
         """
         key = key_of(model), by
-        passed = 0 if reply is None else int((self._passed.get(key) or 0) * scale)
-        suspected = int((self._suspected.get(key) or refused_tokens / scale) * scale)
-        refused = min(refused_tokens, suspected)
+        passed = 0 if reply is None else self._passed.get(key) or 0
+        refused = min(refused_tokens, self._suspected.get(key) or refused_tokens)
         if (known := self.search(model, by)) is not None:
             return known.after_refusal(refused, passed, reply or 0, fixed)
         lapsed = self.known.get(Key(*key, facts.SEARCH))
@@ -225,11 +183,11 @@ class Learning:
             return lapsed.value
         return Search.begun(refused, passed, reply or 0, fixed)
 
-    def note_unnamed_refusal(self, model: str | None, search: Search, by: str = "") -> None:
+    def note_unnamed_refusal(self, model: str, search: Search, by: str = "") -> None:
         """Keep the search after a refusal that names no limit: the next requests are fitted to its guess."""
         if not 2 * SMALLEST_WINDOW_TOKENS <= search.refused <= LARGEST_TOKENS:
             return
-        if self._learn_limit(model, by, facts.SEARCH, search):
+        if self.learn(model, {facts.SEARCH: search}, by):
             self._passed.pop((key_of(model), by))
             self._suspected.pop((key_of(model), by))
 
@@ -245,15 +203,14 @@ class Learning:
         self._silent.put(key, prompt_tokens if known is None else min(known, prompt_tokens))
         return known is None
 
-    def note_passed(self, model: str | None, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
+    def note_passed(self, model: str, prompt_tokens: int, by: str = "", *, is_first: bool = True) -> None:
         """Remember the size of an accepted prompt, for the search for a limit that no refusal names. Only a first send
         may raise the guess: the next turn continues from a second one."""
         key = key_of(model), by
         if prompt_tokens > (self._passed.get(key) or 0):
             self._passed.put(key, prompt_tokens)
         for refused in (self._suspected, self._silent):
-            size = refused.get(key)
-            if size is not None and prompt_tokens >= size:
+            if prompt_tokens >= (refused.get(key) or math.inf):
                 refused.pop(key)
         known = self.search(model, by) if self._in_force and is_first else None
         if known is not None and (found := known.after_pass(prompt_tokens)) is not known:
@@ -268,23 +225,6 @@ class Learning:
         doubted = {kind for kind in modalities if is_conditional and f"{facts.MAY_REFUSE}{kind}" not in known}
         names = (f"{facts.MAY_REFUSE if kind in doubted else facts.REFUSES}{kind}" for kind in modalities)
         self.learn(model, dict.fromkeys(names, 1), by)
-
-    def note_accepted_images(self, model: str, by: str = "") -> None:
-        """Forget that images were refused once."""
-        doubted = f"{facts.MAY_REFUSE}{Modality.VISION}"
-        if doubted in self._binding(model, by):
-            self.learn(model, {doubted: 0}, by)
-
-    def note_bytes(self, refused: int, taken: int, by: str = "") -> None:
-        """Keep that a body was refused for its bytes and accepted with fewer."""
-        self.note_unnamed_refusal(None, self.search_after(None, refused, 0, by), by)
-        self.note_passed(None, taken, by, is_first=False)
-
-    def note_rate(self, model: str, tokens: int, by: str = "", *, holds_reply: bool = True) -> None:
-        """Keep a rate that one request exceeded alone, as we count tokens. `holds_reply`: whether its reply limit
-        counted."""
-        if SMALLEST_WINDOW_TOKENS <= tokens <= LARGEST_TOKENS:
-            self.learn(model, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: tokens}, by)
 
     def note_usage(
         self,
@@ -318,15 +258,22 @@ class Learning:
         elif is_plausible(ratio):
             self._sample(model, counted_by, by, ratio, needed=1 if may_cut else MIN_SAMPLES)
 
-    def _sample(self, model: str, counted_by: str, by: str, ratio: float, needed: int = MIN_SAMPLES) -> None:
-        """Take one more sample of a tenant's ratio, and adopt what follows if it is news."""
+    def _sample(
+        self, model: str, counted_by: str, by: str, ratio: float, needed: int = MIN_SAMPLES, *, is_refused: bool = False
+    ) -> None:
+        """Take one more sample of a tenant's ratio, and adopt what follows if it is news. `is_refused`: it is one of a
+        refusal, which is as long as prompts get: a higher one is adopted at once."""
         (known, is_measured), whose = self.ratio(model, counted_by, by), (key_of(model), counted_by, by)
-        samples = (self._samples.get(whose) or Samples()).with_sample(ratio)
-        self._samples.put(whose, samples)
-        if is_measured and not samples.may_be_dense and contradicts(ratio, known):
-            news: float | None = rounded_up(max(1.0, ratio))
+        samples = (self._samples.get(whose) or Samples()).with_sample(ratio, is_refused=is_refused)
+        news: float | None
+        if is_refused and (ratio > known or not is_measured):
+            news = rounded_up(ratio + RATIO_STEP / 2)  # the next prompts may be slightly above it
+            samples = Samples((news,), may_be_dense=True)
+        elif is_measured and not samples.may_be_dense and contradicts(ratio, known):
+            news = rounded_up(max(1.0, ratio))
         else:
             news = samples.news(known if is_measured else None, needed)
+        self._samples.put(whose, samples)
         if news is not None or is_measured:
             self.learn(model, {f"{facts.RATIO}{counted_by}": news or known}, by)
 
@@ -380,21 +327,21 @@ class Learning:
         self._samples.clear()
         return [*forgotten]
 
-    def _binding(self, model: str | None, by: str | None) -> Lessons:
+    def _binding(self, model: str, by: str | None) -> Lessons:
         return facts.binding(self._in_force, key_of(model), by) if self._in_force else {}
 
-    def _learn_limit(self, model: str | None, by: str, name: str, value: float | Search) -> bool:
-        """Keep a limit in tokens: what is met longer than a refusal must not come back when this one lapses."""
-        longer = self._binding(model, by).keys() & {facts.CUT_TO, facts.LATE} - {name}
-        return self.learn(model, {**dict.fromkeys(longer, 0), name: value}, by)
-
-    def learn(self, model: str | None, new: Mapping[str, float | Search], by: str = "") -> bool:
-        """Keep what a tenant has met, as values by name; whether any of it is news for it. 0: it no longer holds."""
-        if not self._enabled or not new:
+    def learn(self, model: str, new: Mapping[str, float | Search], by: str = "") -> bool:
+        """Keep what a tenant has met, as values by name; whether any of it is news for it. 0: it no longer holds. A
+        limit that no model can have is not believed."""
+        is_absurd = any(new[name] and not _can_be(new[name]) for name in new.keys() & _LIMITS)
+        if not self._enabled or not new or is_absurd:
             return False
         if _loop() is None:
             self.refresh()
         found, now = self._binding(model, by), self._clock()
+        if any(new[name] for name in new.keys() & facts.IN_TOKENS):
+            # What is met longer than a refusal must not come back when this one lapses.
+            new = {**dict.fromkeys(found.keys() & {facts.CUT_TO, facts.LATE}, 0), **new}
         news = {name for name, value in new.items() if (one.value if (one := found.get(name)) else 0) != value}
         old = {
             name
@@ -450,7 +397,7 @@ class Learning:
     def _know(self, rows: Rows) -> None:
         """Replace what is known; the file forgets what is too old at the next lesson."""
         self._checked = self._clock()
-        self.known = facts.kept(rows, self._checked)
+        self.known = facts.kept(rows, self._checked, self._since)
         standing = facts.in_force(self.known, self._checked)
         self._until = min((facts.lapses_at(key.name, one) for key, one in standing.items()), default=math.inf)
         in_force = facts.by_tenant(standing)
@@ -469,3 +416,8 @@ def _loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def _can_be(limit: float | Search) -> bool:
+    """Whether a model can have this limit."""
+    return SMALLEST_WINDOW_TOKENS <= facts.size_of(limit) <= LARGEST_TOKENS

@@ -21,7 +21,6 @@ from typing import Any, Final, TypeAlias
 
 from proxy.config import ModelSettings, Settings
 from proxy.core.models import (
-    DEFAULT_WINDOW_TOKENS,
     Certainty,
     Modality,
     ModelProfile,
@@ -69,7 +68,6 @@ _VALUES: Final = (
     "input_tokens",
     "rate_tokens",
     "prompt_rate_tokens",
-    "input_bytes",
     "input_chars",
     "output_tokens",
     "modalities",
@@ -256,9 +254,6 @@ class ModelResolver:
         values["at_most"] = smallest(limits.at_most or {} for limits, _ in ranked)
         windows = tuple([(one.window_tokens, phrase) for one, phrase in ranked if one.window_tokens is not None])
         certainty = next((one.certainty for one, _ in ranked if one.window_tokens is not None), Certainty.GUESSED)
-        taken = max(limits.taken_tokens or 0 for limits, _ in ranked)
-        if certainty is Certainty.GUESSED and taken > values.get("window_tokens", DEFAULT_WINDOW_TOKENS):
-            values["window_tokens"], stated_by["window_tokens"] = taken, "a prompt of that size was taken"
         suffix = model.removeprefix(plain)
         return ModelProfile(plain, **values, suffix=suffix, certainty=certainty, sources=stated_by, windows=windows)
 

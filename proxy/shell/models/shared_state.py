@@ -4,8 +4,8 @@ Rule: no request ever waits for it. Each process learns as it would alone and sy
 otherwise every few seconds; if the server is down, slow or empty, we only skip a sync. Only replicas
 with one secret of tenants share lessons, as a lesson binds the tenants that have met it.
 
-One hash holds the rows of all replicas with one secret, and a token changes with it. Of two rows about one thing the
-newer one counts: who finds an older one there writes its own again, so that replicas need no transaction.
+The server holds the same rows as the file, in one value with a token that changes with it. Of two rows about one thing
+the newer one counts, so a replica that finds another one's value joins both and writes them in one transaction.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 import redis
+from msgspec import Struct
 from pydantic import SecretStr
+from redis.asyncio.client import Pipeline
 
-from proxy.core.models import Key, Lesson, Rows, facts
+from proxy.core.models import Rows, facts
+from proxy.shell.models.knowledge import Contents
 from proxy.shell.models.learning import Learning
 from proxy.shell.resources import Recurring
 from proxy.shell.resources.state_contact import (
@@ -38,21 +41,18 @@ KEPT_SECONDS: Final = int(facts.KEPT_SECONDS)
 """Redis TTL, refreshed on every write."""
 USER: Final = "learning"
 """This user's name at `StateContact`."""
-_Field: TypeAlias = bytes | bytearray | memoryview | str | int | float
-"""The library's type for members of a hash."""
+_VERSION: Final = "version"
+"""Field of the hash: a random token that every change replaces."""
+_LESSONS: Final = "lessons"
+"""Field of the hash, and its name: `Shared` as JSON."""
 
 
-class Keys:
-    """Names of what is kept on the server by replicas with one secret."""
+class Shared(Struct, frozen=True):
+    """What replicas with one secret have learned."""
 
-    def __init__(self, fleet: str) -> None:
-        """`fleet`: a fingerprint of the secret."""
-        self.learned = key_of(fleet, "lessons")
-        """A hash: upstream, model, tenant and name → value and time, as JSON."""
-        self.version = key_of(fleet, "lessons-version")
-        """A token that every change replaces by a random one."""
-        self.forgotten = key_of(fleet, "forgotten")
-        """Unix time at which everything was last forgotten on purpose."""
+    rows: Contents = {}
+    forgotten: float = 0.0
+    """Unix time at which everything was last forgotten on purpose: older rows no longer count."""
 
 
 class SharedLearning:
@@ -66,9 +66,9 @@ class SharedLearning:
         self._shared: dict[str, Rows] = {}
         """Lessons known here after the last sync, by upstream."""
         self._version: bytes | str | None = None
-        """At that time; None: there was no comparison yet."""
-        self._forgotten: float | None = None
-        """The last forgetting that this process has followed; None: not looked up yet."""
+        """At that time; None: the server had nothing."""
+        self._forgotten = 0.0
+        """The last forgetting that this process has followed."""
         self._lesson = asyncio.Event()
         self._comparisons = Recurring(self._compare_when_due, "shared-state")
 
@@ -106,89 +106,59 @@ class SharedLearning:
         await self.compare()
 
     async def _compare(self) -> None:
-        keys = Keys(self._contact.fleet)
-        version, forgotten = await self._server.mget(keys.version, keys.forgotten)
-        self._follow_forgetting(_seconds(forgotten))
-        if version is not None and version == self._version and not self._has_news():
-            return
-        await self._agree(await self._server.hgetall(keys.learned))
-        self._version = version  # if this one has written, it reads once more
-
-    def _has_news(self) -> bool:
         for learning in self._learning.values():
             learning.refresh()
-        return any(learning.known != self._shared.get(upstream) for upstream, learning in self._learning.items())
+        version = await self._server.hget(self._key, _VERSION)
+        if version is None or version != self._version or self._known != self._shared:
+            await self._server.transaction(self._join, self._key)  # again if another replica was faster
 
-    def _follow_forgetting(self, forgotten: float) -> None:
-        """Forget what others have forgotten on purpose; what a process has kept since an earlier run, too."""
-        if self._forgotten is None:
-            is_due = any(0 < learning.kept_at < forgotten for learning in self._learning.values())
-        else:
-            is_due = forgotten > self._forgotten
-        if is_due:
-            for learning in self._learning.values():
-                learning.erase()
-            self._shared = {}
-        self._forgotten = max(forgotten, self._forgotten or 0.0)
+    @property
+    def _key(self) -> str:
+        return key_of(self._contact.fleet, _LESSONS)
 
-    async def _agree(self, fields: Mapping[bytes | str, bytes | str]) -> None:
-        """Join both sides, and write what is older or missing there."""
-        keys, theirs = Keys(self._contact.fleet), _read(fields)
-        written: dict[_Field, _Field] = {}
-        surplus: list[bytes] = []
+    @property
+    def _known(self) -> dict[str, Rows]:
+        return {upstream: learning.known for upstream, learning in self._learning.items()}
+
+    async def _join(self, pipe: Pipeline) -> None:
+        """Join both sides; what others have forgotten on purpose is forgotten here, too."""
+        self._version, written = await pipe.hmget(self._key, [_VERSION, _LESSONS])
+        theirs = _read(written)
+        self._forgotten = max(theirs.forgotten, self._forgotten)
         for upstream, learning in self._learning.items():
-            rows = theirs.get(upstream, {})
-            # Another may have written what it knew just before that was forgotten.
-            learning.merge({key: one for key, one in rows.items() if one.at > (self._forgotten or 0)})
-            self._shared[upstream] = known = learning.known
-            changed = {key: one for key, one in known.items() if rows.get(key) != one}
-            written |= {msgspec.json.encode((upstream, *key)): msgspec.json.encode(one) for key, one in changed.items()}
-            surplus += [msgspec.json.encode((upstream, *key)) for key in rows.keys() - known.keys()]
-        if not written and not surplus:
-            return
-        pipe = self._server.pipeline(transaction=True)
-        if written:
-            pipe.hset(keys.learned, mapping=written)
-        if surplus:
-            pipe.hdel(keys.learned, *surplus)
-        if self._forgotten:
-            pipe.set(keys.forgotten, self._forgotten, nx=True)
-        pipe.set(keys.version, secrets.token_hex(8))
-        for key in (keys.learned, keys.version, keys.forgotten):
-            pipe.expire(key, KEPT_SECONDS)
-        await pipe.execute()
+            learning.merge(dict(theirs.rows.get(upstream, ())), self._forgotten)
+        self._shared = self._known
+        pipe.multi()  # type: ignore[no-untyped-call]
+        if any(dict(theirs.rows.get(upstream, ())) != rows for upstream, rows in self._shared.items()):
+            rows = theirs.rows | {upstream: [*known.items()] for upstream, known in self._shared.items()}
+            self._version = _write(pipe, self._key, Shared(rows, self._forgotten))
 
 
 def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
     """Make all replicas forget what was learned, within seconds; why that failed, or None."""
-    keys = Keys(fleet)
     try:
         with redis.Redis.from_url(
             url.get_secret_value(), socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
         ) as server:
-            seconds, microseconds = server.time()  # replicas compare it with the last one
+            seconds, microseconds = server.time()
             pipe = server.pipeline(transaction=True)
-            pipe.delete(keys.learned)
-            pipe.set(keys.forgotten, seconds + microseconds / 1e6, ex=KEPT_SECONDS)
-            pipe.set(keys.version, secrets.token_hex(8), ex=KEPT_SECONDS)
+            _write(pipe, key_of(fleet, _LESSONS), Shared(forgotten=seconds + microseconds / 1e6))
             pipe.execute()
     except TROUBLE as error:
         return f"{place_of(url)}: {reason_of(error)}"
     return None
 
 
-def _seconds(written: bytes | str | None) -> float:
-    try:
-        return float(written or 0)
-    except ValueError:
-        return 0.0
+def _write(pipe: Pipeline | redis.client.Pipeline, key: str, shared: Shared) -> bytes:
+    """Write within a transaction; returns the token."""
+    version = secrets.token_hex(8).encode()
+    pipe.hset(key, mapping={_VERSION: version, _LESSONS: msgspec.json.encode(shared)})
+    pipe.expire(key, KEPT_SECONDS)
+    return version
 
 
-def _read(fields: Mapping[bytes | str, bytes | str]) -> dict[str, dict[Key, Lesson]]:
-    """The rows by upstream; unreadable ones are dropped."""
-    found: dict[str, dict[Key, Lesson]] = {}
-    for field, written in fields.items():
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            upstream, *key = msgspec.json.decode(field, type=tuple[str, str, str, str])
-            found.setdefault(upstream, {})[Key(*key)] = msgspec.json.decode(written, type=Lesson)
-    return found
+def _read(written: bytes | str | None) -> Shared:
+    """What another has written; nothing if it cannot be read."""
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(written or b"{}", type=Shared)
+    return Shared()

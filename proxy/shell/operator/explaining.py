@@ -81,7 +81,7 @@ class Explanation(NamedTuple):
 
 
 _VALUES: Final = (
-    *("window_tokens", "windows", "input_tokens", "input_chars", "input_bytes", "rate_tokens", "prompt_rate_tokens"),
+    *("window_tokens", "windows", "input_tokens", "input_chars", "rate_tokens", "prompt_rate_tokens"),
     *("output_tokens", "modalities", "refused", "tokenizer"),
 )
 _REFUSED: Final = {

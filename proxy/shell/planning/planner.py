@@ -150,6 +150,17 @@ class Planner:
         """Another plan for a request, on these terms."""
         return await in_thread(self._again, planned, terms)
 
+    async def recounted(self, refused: Planned) -> Planned:
+        """A refused plan by the model's own counter: a request that seemed to fit anyway was only estimated."""
+        if not refused.inputs.is_rough:
+            return refused
+        exact = await self.again(refused, refused.inputs.terms._replace(exactly=True))
+        scale = exact.plan.before.tokens / max(1, refused.plan.before.tokens)
+        after = structs.replace(refused.plan.after, tokens=int(refused.plan.after.tokens * scale))
+        sent, edits, artifacts = refused.plan.sent, refused.plan.edits, refused.plan.artifacts
+        plan = structs.replace(exact.plan, after=after, sent=sent, edits=edits, artifacts=artifacts)
+        return structs.replace(refused, inputs=exact.inputs, plan=plan)
+
     def _again(self, planned: Planned, terms: Terms) -> Planned:
         wire, request, refusal = planned.wire, planned.request, terms.repairs
         if refusal is not None and refusal.kind is VerdictKind.SEAL:
@@ -324,7 +335,8 @@ class Planner:
         same conversation; `reading`: what the proxy has read since the client's request."""
         # What has been counted exactly is not estimated again: both decide the same.
         is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
-        inputs = self._inputs.of(wire, request, tenant, terms, rough=terms.goal_tokens is None and not is_counted)
+        may_be_rough = terms.goal_tokens is None and not (terms.exactly or is_counted)
+        inputs = self._inputs.of(wire, request, tenant, terms, rough=may_be_rough)
         steps = _steps(request, inputs, resolved)
         earlier = _progress(known, inputs, shared, others, steps)
         made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)

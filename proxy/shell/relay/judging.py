@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
-from proxy.core.conversation import Message, Size, unpaired
+from proxy.core.conversation import Message, unpaired
 from proxy.core.media import bytes_of_images, bytes_of_media, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
@@ -81,7 +81,7 @@ class Judge:
 
     def _judged(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
         plan, is_plain = planned.plan, answer.status < 400 and answer.is_plainly_a_reply
-        verdict = ACCEPTED if is_plain else self._verdict(answer, planned, plan.after)
+        verdict = ACCEPTED if is_plain else self._verdict(answer, planned)
         is_answer = is_first and verdict.kind is VerdictKind.ACCEPTED
         fitting = self._fitting(answer, planned, record) if is_answer else None
         if is_plain:
@@ -96,20 +96,8 @@ class Judge:
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
         return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
 
-    def observed(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> None:
-        """Record why a request was refused that was sent as it came; nothing is learned or done about it."""
-        try:
-            verdict = self._verdict(answer, planned, planned.plan.before)
-        except Exception:
-            logger().exception("judging_failed", request_id=record.request_id)
-            return
-        record.verdict = verdict.kind
-        if verdict.is_overflow or verdict.is_over_rate:
-            self._recorder.overflowed(record, verdict)
-
-    def _verdict(self, answer: PeekedResponse, planned: Planned, size: Size) -> Verdict:
-        """Judge a response. `size`: of the prompt that it answers."""
-        body, sent = planned.request.body, self._sent(planned, size)
+    def _verdict(self, answer: PeekedResponse, planned: Planned) -> Verdict:
+        body, sent = planned.request.body, self._sent(planned)
         verdict = planned.wire.judged(answer.status, answer.headers, answer.judged, sent=sent, request=body)
         if sent is None:
             return verdict
@@ -117,9 +105,9 @@ class Judge:
             return Verdict(VerdictKind.EMPTY, is_suspect=sent.is_near_window)
         return ACCEPTED if verdict.kind is VerdictKind.EMPTY and answer.is_undecided else verdict
 
-    def _sent(self, planned: Planned, size: Size) -> Sent | None:
-        """Our own knowledge of a prompt of this size; None if the upstream holds a part of it."""
-        profile, budget = planned.inputs.profile, planned.plan.budget
+    def _sent(self, planned: Planned) -> Sent | None:
+        """Our own knowledge of a prompt; None if the upstream holds a part of it."""
+        profile, budget, size = planned.inputs.profile, planned.plan.budget, planned.plan.after
         if not planned.request.shape.is_whole:
             return None
         return Sent(
@@ -171,12 +159,6 @@ class Judge:
         self._learning.note_cut(planned.request.known_as, window, profile.certain_window_tokens, planned.tenant)
         return window
 
-    def learn_from_recount(self, verdict: Verdict, refused: Planned, harsher: Planned) -> None:
-        """A refused request may have been counted roughly because it seemed to fit anyway: then learn from the plan of
-        the second send, which has counted it again."""
-        if refused.inputs.is_rough and not refused.plan.changed and not harsher.inputs.is_rough:
-            self._learn_from_count(verdict, harsher, harsher.plan.before.tokens)
-
     def _learn_from_count(self, verdict: Verdict, counted: Planned, estimate_tokens: int) -> None:
         """Compare the count in a refusal with the estimate, as is done with usage."""
         is_exact = verdict.is_overflow and verdict.unit is Unit.TOKENS and verdict.exactness is Exactness.EXACT
@@ -187,38 +169,28 @@ class Judge:
         text, seen = estimate_tokens - few, verdict.prompt - few
         self._learning.note_count(model, counted_by, text, seen, counted.tenant)
 
-    def search_after(
-        self, verdict: Verdict, refused: Planned, counted: Planned | None = None, *, is_second: bool = False
-    ) -> Search | None:
+    def search_after(self, verdict: Verdict, refused: Planned, *, is_second: bool = False) -> Search | None:
         """The search for a limit after a refusal that names none, in the model's tokens; None if the size of the
-        request is unknown. `counted`: another plan for the same request, whose counter counts. `is_second`: whether it
-        is a second send that was refused. A refusal that states only its excess would also refuse the estimate without
-        that."""
+        request is unknown. `is_second`: whether it is a second send that was refused. A refusal that states only its
+        excess would also refuse the estimate without that."""
         if not refused.request.shape.is_whole:
             return None
-        scale = 1.0 if counted is None else recounted(refused, counted)
         reply = refused.reply_tokens or refused.request.reply_tokens or 0
-        size = max(1, int(refused.tokens_after * scale))
+        size = max(1, refused.tokens_after)
         known = self._learning.search(refused.request.known_as, refused.tenant)
         # Rather both together are too much, unless the reply limit was lowered after a refusal already.
         is_together = not is_second and reply > size and (known is None or reply > known.reply)
         size += reply if is_together else 0
         if verdict.excess is not None and verdict.unit is Unit.TOKENS:
             size = size - verdict.excess if verdict.excess < size else int(size * _LEFT_BY_AN_EXCESS)
-        fixed = int(refused.plan.budget.model_tokens(refused.plan.fixed_tokens) * scale)
+        fixed = refused.plan.budget.model_tokens(refused.plan.fixed_tokens)
         beside = None if is_together else reply
-        return self._learning.search_after(refused.request.known_as, size, beside, refused.tenant, scale, fixed)
+        return self._learning.search_after(refused.request.known_as, size, beside, refused.tenant, fixed)
 
-    def passed_bytes(self, refused: Planned) -> int:
-        """The largest body that was accepted, if that is smaller than what was refused; 0 if none was."""
-        return self._learning.search_after(None, refused.plan.after.bytes, 0, refused.tenant).passed
-
-    def learn_search(
-        self, verdict: Verdict, refused: Planned, counted: Planned | None = None, *, is_second: bool = False
-    ) -> None:
+    def learn_search(self, verdict: Verdict, refused: Planned, *, is_second: bool) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
         smaller prompt is accepted. So is one of a prompt that cannot be compared: it bounds second sends."""
-        search = self.search_after(verdict, refused, counted, is_second=is_second)
+        search = self.search_after(verdict, refused, is_second=is_second)
         if search is None:
             return
         if verdict.is_overflow and not verdict.may_be_echo and _is_comparable(refused, is_refused=True):
@@ -252,7 +224,7 @@ class Judge:
         if verdict.is_over_rate and not verdict.may_be_echo and _is_comparable(planned):
             reply = planned.reply_tokens or planned.request.reply_tokens
             room, holds_reply = room_in_rate(verdict, planned.tokens_after, reply)
-            self._learning.note_rate(model, room, planned.tenant, holds_reply=holds_reply)
+            self._learning.learn(model, {facts.RATE if holds_reply else facts.RATE_OF_PROMPTS: room}, planned.tenant)
         if verdict.limit is not None and not planned.inputs.is_rough:
             self._learn_from_count(verdict, planned, planned.plan.after.tokens)
 
@@ -264,11 +236,12 @@ class Judge:
                 if refused.is_here and sent.is_here:
                     self._planner.note_healed(refused, sent, lesson.sent.cure.reason)
             case core.BYTES:
-                learning.note_bytes(refused.plan.after.bytes, sent.plan.after.bytes, tenant)
+                most = refusal.named_limit or (refused.plan.after.bytes + sent.plan.after.bytes) // 2
+                learning.learn(model, {f"{facts.AT_MOST}{LimitName.BODY}": most}, tenant)
             case core.SIZE:
                 learning.note_passed(model, sent.tokens_after, tenant, is_first=False)
             case facts.SEARCH:
-                search = self.search_after(refusal, refused, sent)
+                search = self.search_after(refusal, refused)
                 if search is not None and not self._may_be_accident(refusal, refused):
                     learning.note_unnamed_refusal(model, search, tenant)
             case facts.AT_MOST if refusal.named is not None:
@@ -276,7 +249,7 @@ class Judge:
                 if refusal.named is LimitName.REPLY and _is_left_by_a_window(most, refused):
                     is_unsure = refused.inputs.is_rough or refused.plan.budget.count_may_be_wrong
                     prompt = int(refused.tokens_after * (ESTIMATED_SHARE if is_unsure else 1))
-                    learning.note_window(model, most + prompt, tenant)
+                    learning.learn(model, {facts.WINDOW: most + prompt}, tenant)
                     most = 0  # the window holds instead
                 learning.learn(model, {f"{facts.AT_MOST}{refusal.named}": most}, tenant)
             case facts.REFUSES:
@@ -304,10 +277,8 @@ class Judge:
         learning, tenant, model = self._learning, planned.tenant, planned.request.known_as
         ours, images = planned.tokens_after, self._tokens_of_few_images(planned)
         theirs = None if counted is None else counted.prompt
-        if went_well:
-            learning.note_passed(None, planned.plan.after.bytes, tenant)
-            if planned.request.has_images:
-                learning.note_accepted_images(model, tenant)
+        if went_well and planned.request.has_images:
+            learning.learn(model, {f"{facts.MAY_REFUSE}{Modality.VISION}": 0}, tenant)
         if went_well and planned.request.shape.is_whole:
             # What refusals without a number have refused is known by our estimate, which may be far off for images.
             learning.note_passed(model, ours if theirs is None or images is None else theirs, tenant)
@@ -317,27 +288,24 @@ class Judge:
             if planned.inputs.terms.goal_tokens is not None and went_well:
                 learning.note_prompt(model, ours, tenant)
             return
-        profile = planned.inputs.profile
-        if profile.window_is_guessed:
-            learning.note_taken(model, counted.prompt, profile.window_tokens, tenant)
         if images is None or planned.inputs.is_rough or self._may_be_of_a_cut(planned, counted):
             learning.note_prompt(model, counted.prompt, tenant)
             return
-        text, seen, may_cut = planned.plan.after.tokens - images, counted.prompt - images, self._may_cut(profile)
-        counted_by = planned.inputs.counted_by
+        text, seen = planned.plan.after.tokens - images, counted.prompt - images
+        counted_by, may_cut = planned.inputs.counted_by, self._may_cut(planned.inputs.profile)
         learning.note_usage(model, counted_by, text, seen, record.request_id, tenant, may_cut=may_cut)
 
     def learn_from_end(self, planned: Planned, error: bytes, reply_tokens: int, record: RequestRecord) -> None:
         """Keep the window that ran out after content had begun: the one that the error states, or else the one that
         prompt and reply have filled."""
-        sent, body = self._sent(planned, planned.plan.after), planned.request.body
+        sent, body = self._sent(planned), planned.request.body
         verdict = planned.wire.judged(200, (), error, sent=sent, request=body)
         if not verdict.is_overflow or verdict.may_be_echo or sent is None:
             return
         self._recorder.overflowed(record, verdict)
         is_stated = verdict.limit_is_learnable and verdict.unit is Unit.TOKENS
         window = verdict.limit if is_stated else planned.tokens_after + reply_tokens
-        self._learning.note_window(planned.request.known_as, window or 0, planned.tenant, is_late=True)
+        self._learning.learn(planned.request.known_as, {facts.LATE: window or 0}, planned.tenant)
 
     def _may_cut(self, profile: ModelProfile) -> bool:
         """Whether the upstream may cut a prompt silently: it is known to, or may have any window."""
@@ -377,13 +345,6 @@ def _is_left_by_a_window(reply_tokens: int, refused: Planned) -> bool:
 def _encoded_sizes(messages: Sequence[Message]) -> set[int]:
     """Bytes of each image as base64, which is what Anthropic counts."""
     return {size * 4 // 3 for size in bytes_of_images(messages)}
-
-
-def recounted(counted: Planned, other: Planned) -> float:
-    """The tokens by the counter of another plan for the same request, for one by the counter of this plan."""
-    if other.inputs.counted_by == counted.inputs.counted_by:
-        return 1.0
-    return other.plan.before.tokens / max(1, counted.plan.before.tokens)
 
 
 def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:

@@ -7,16 +7,14 @@ was read is passed on with the rest, byte for byte. What has no content (comment
 from __future__ import annotations
 
 import asyncio
-import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
 from proxy.core.overflow import Counted
 from proxy.errors import UpstreamUnreachable
-from proxy.shell.http import is_zlibs
 from proxy.shell.upstream import Headers, UpstreamResponse
 from proxy.wire import Splitter, Tail, Wire
 
@@ -32,8 +30,6 @@ QUIET_BYTES: Final = 1024 * 1024
 request."""
 _LARGE_BYTES: Final = 16 * 1024
 """A larger chunk yields to other requests: reading it may take milliseconds."""
-_ANY_ZLIB_FORMAT: Final = 47
-"""zlib distinguishes gzip and deflate itself."""
 OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"etag"))
 """Headers that no longer apply when the body has changed."""
 _BLANKS: Final = b" \t\r\n"
@@ -57,9 +53,9 @@ class PeekedResponse(Struct, eq=False):
     is_stream: bool = False
     """Whether the body is a stream of events, by its headers or by its beginning."""
     is_plain: bool = True
-    """Whether the body is not compressed."""
+    """Whether the body is not compressed, as the proxy asks for; a refusal in any other form goes unnoticed."""
     evidence: bytes = b""
-    """Bytes read so far, decompressed, without those passed on early."""
+    """Bytes read so far, without those passed on early."""
     is_whole: bool = False
     """Whether the whole body was read: it can be passed on even after the response is closed."""
     failure: UpstreamUnreachable | None = None
@@ -68,7 +64,6 @@ class PeekedResponse(Struct, eq=False):
     """Whether anything was passed on early."""
     _held: list[bytes] = []
     _splitter: Splitter | None = None
-    _unpacker: Any = None
     _counted: Counted | None = None
     """Counts of a whole response, for its judge and for learning."""
     _last_quiet: bytes = b""
@@ -86,7 +81,6 @@ class PeekedResponse(Struct, eq=False):
         if b"content-encoding" in dict(headers):
             codings = [value.strip().lower() for name, value in headers if name == b"content-encoding"]
             found.is_plain = all(value in (b"", b"identity") for value in codings)
-            found._unpacker = zlib.decompressobj(_ANY_ZLIB_FORMAT) if any(map(is_zlibs, codings)) else None
         return found
 
     def _may_begin_early(self, *, as_stream: bool) -> bool:
@@ -157,14 +151,13 @@ class PeekedResponse(Struct, eq=False):
     def _take(self, piece: bytes) -> bool:
         """Hold a piece; whether it shows what the response is."""
         self._held.append(piece)
-        readable = self._unpacked(piece)
-        self.evidence += readable
+        self.evidence += piece
         if not self.is_stream and self._wire.framing.begins_stream(self.evidence):
-            self.is_stream, readable = True, self.evidence
+            self.is_stream, piece = True, self.evidence
         if not self.is_stream:
             return False
         self._splitter = self._splitter or self._wire.framing.splitter()
-        return self._is_decided(self._splitter.feed(readable), self._splitter)
+        return self._is_decided(self._splitter.feed(piece), self._splitter)
 
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
@@ -182,10 +175,16 @@ class PeekedResponse(Struct, eq=False):
         """The whole body, except for what was passed on early; None if more may come."""
         return b"".join(self._held) if self.is_whole else None
 
-    def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
-        rest = self._pieces if self.failure is None else _broken(self.failure)
-        return _Pieces(self._held, rest, self.last)
+        while self._held:  # freed piece by piece: the rest may take minutes
+            self.last.add(piece := self._held.pop(0))
+            yield piece
+        if self.failure is not None:
+            raise self.failure
+        async for piece in self._pieces:
+            self.last.add(piece)
+            yield piece
 
     @property
     def counted(self) -> Counted | None:
@@ -193,8 +192,6 @@ class PeekedResponse(Struct, eq=False):
         has not yet."""
         if self.is_whole:
             return self._counted
-        if self._unpacker is not None:
-            return self._wire.counted(self.evidence[-_TAIL_BYTES:])
         begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
         return self._wire.counted(begun + self.last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
 
@@ -204,16 +201,6 @@ class PeekedResponse(Struct, eq=False):
     async def aclose(self) -> None:
         """Release the connection."""
         await self._answer.aclose()
-
-    def _unpacked(self, piece: bytes) -> bytes:
-        """A piece, decompressed; empty for broken data, and only the beginning of a decompression bomb."""
-        if self._unpacker is None:
-            return piece
-        try:
-            unpacked: bytes = self._unpacker.decompress(piece, HELD_BYTES)
-        except zlib.error:
-            return b""
-        return unpacked
 
     def _is_decided(self, events: Sequence[bytes], coming: Splitter) -> bool:
         """Whether one of these events has content; more may be `coming`."""
@@ -229,30 +216,6 @@ class PeekedResponse(Struct, eq=False):
     def _tells(self, event: bytes) -> bool:
         """Whether an event shows what the response is: a part of the reply, an error, or the end."""
         return self._wire.says_something(self._wire.framing.data_of(event))
-
-
-class _Pieces:
-    """The pieces of a body of which some are held. No generator: the loop keeps a list of those, for 2 µs each."""
-
-    def __init__(self, held: list[bytes], rest: AsyncIterator[bytes], last: Tail) -> None:
-        self._held = held
-        self._rest = rest
-        self._last = last
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        # Freed piece by piece: the rest may take minutes.
-        piece = self._held.pop(0) if self._held else await anext(self._rest)
-        self._last.add(piece)
-        return piece
-
-
-async def _broken(failure: UpstreamUnreachable) -> AsyncIterator[bytes]:
-    """The rest of a response that has none."""
-    raise failure
-    yield b""
 
 
 def _quiet_bytes(body: bytes) -> int:

@@ -34,12 +34,10 @@ from proxy.shell.planning import HeldConversations, Planned, Planner
 from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.sends import (
-    READABLE,
-    UNCOMPRESSED,
     EarlyBytes,
     PendingRequest,
     Sends,
-    accepting,
+    asking_for_plain,
     overflow,
     without_encoding,
 )
@@ -164,15 +162,13 @@ class Relay:
         return Served(attempt.response, attempt)
 
     def _sent_headers(self, came: Arrived, named: Mapping[bytes, bytes], planned: Planned | None) -> Headers:
-        """The request's headers for the upstream; what is not read on the way may be compressed as the client likes."""
+        """The request's headers for the upstream; a response that is not read may be compressed as the client likes."""
         headers = came.headers
         if not _OWN_HEADERS.isdisjoint(named):
             headers = [pair for pair in headers if pair[0] not in _OWN_HEADERS]
         headers = self._with_key(headers, came.wire)
-        if planned is None or b"accept-encoding" not in named:
-            return headers
-        read_on_the_way = planned.offered or self._settings.overflow.keepalive_seconds
-        return accepting(headers, UNCOMPRESSED if read_on_the_way else READABLE)
+        accepted = named.get(b"accept-encoding") if planned is not None else None
+        return headers if accepted is None else asking_for_plain(headers, accepted)
 
     async def _as_it_came(
         self, came: Arrived, headers: Headers, planned: Planned | None, record: RequestRecord
@@ -213,7 +209,10 @@ class Relay:
         try:
             await refusal.look()
             if await kept.back():
-                self._judge.observed(refusal, planned, record)
+                sent = structs.replace(planned, plan=structs.replace(planned.plan, after=planned.plan.before))
+                outcome = self._judge.outcome(refusal, sent, record, is_first=False)
+                if outcome.is_too_long:
+                    self._recorder.overflowed(record, outcome.verdict)
         except BaseException:
             await refusal.aclose()
             raise
@@ -254,7 +253,8 @@ class Relay:
                     return history[-1]
                 raise
             try:
-                outcome = await self._outcome(response, cure, planned, pending, history, record)
+                outcome = await self._outcome(response, cure, planned, pending, record)
+                planned = await self._sends.recounted(planned, outcome)
                 attempt = Attempt(cure, outcome, response.is_whole, planned=planned, response=response)
                 if cure is FIRST and outcome.is_final:  # nearly always
                     self._held.note(planned, outcome, response.evidence, planned.tenant)
@@ -296,7 +296,7 @@ class Relay:
         """The response to a send, read as far as needed to judge it; meanwhile the client may have its beginning,
         unless an earlier response still stands. Raises UpstreamError."""
         pending.kept.hold(pending.received, planned, record)
-        headers, body = pending.rendered(cure, planned, history)
+        headers, body = pending.rendered(cure, planned)
         outgoing = Outgoing(body, pending.kept.rest)
         del body  # its response may take minutes
         response = PeekedResponse.of(await self._send(pending.target, headers, outgoing, record), planned.wire)
@@ -310,23 +310,14 @@ class Relay:
         return response
 
     async def _outcome(
-        self,
-        response: PeekedResponse,
-        cure: Cure,
-        planned: Planned,
-        pending: PendingRequest,
-        history: Sequence[Attempt],
-        record: RequestRecord,
+        self, response: PeekedResponse, cure: Cure, planned: Planned, pending: PendingRequest, record: RequestRecord
     ) -> Outcome:
-        """Judge a response. The request is needed again unless the meaning is plain; if it is lost, the client gets the
-        response."""
+        """Judge a response. The request is needed again unless this is the first and plainly a reply; if it is lost,
+        the client gets the response."""
         kept = pending.kept
         kept.wake()
-        if kept.is_away:
-            is_plain = response.status < 400 and response.is_plainly_a_reply
-            heals = any(one.kind is AttemptKind.REPAIRED for one in (cure, *(made.cure for made in history)))
-            if (heals or not is_plain) and not await kept.back():
-                return Outcome(response.status, ACCEPTED)
+        if kept.is_away and not (cure is FIRST and response.status < 400 and response.is_plainly_a_reply):
+            await kept.back()
         outcome = self._judge.outcome(response, planned, record, is_first=cure is FIRST)
         is_lost = not outcome.is_final and not await kept.back()
         return Outcome(response.status, ACCEPTED) if is_lost else outcome

@@ -8,7 +8,7 @@ bytes. Nothing is sent here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct, structs
 
@@ -19,6 +19,7 @@ from proxy.core.overflow import (
     ESTIMATED_SHARE,
     AttemptKind,
     Cure,
+    Outcome,
     OversizedPlan,
     Situation,
     Terms,
@@ -33,15 +34,11 @@ from proxy.errors import ContextOverflow
 from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.http import Received
 from proxy.shell.planning import Planned, Planner
-from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge, recounted
+from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
 from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources import Kept
 from proxy.shell.telemetry import RequestRecord
 from proxy.shell.upstream import Headers
-
-UNCOMPRESSED: Final = frozenset({b"identity"})
-READABLE: Final = UNCOMPRESSED | {b"gzip", b"x-gzip", b"deflate"}
-"""Compressions of responses that the proxy can read; a refusal in any other would go unnoticed."""
 
 Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
 """Plans a request again, on other terms."""
@@ -74,15 +71,11 @@ class PendingRequest(Discreet, frozen=True):
     early: EarlyBytes | None = None
     """Takes what a response sends before it has content; None: those bytes wait for the rest."""
 
-    def rendered(self, cure: Cure, planned: Planned, history: Sequence[Attempt]) -> tuple[Headers, bytes]:
-        """Headers and body of one send. A reply that may call the proxy's own tool is read on the way, so it comes
-        uncompressed; and a client that already has the beginning of a response like that gets the rest like that."""
-        headers = self.headers
-        if history and (planned.offered or any(one.response.has_begun for one in history)):
-            headers = accepting(headers, UNCOMPRESSED)
+    def rendered(self, cure: Cure, planned: Planned) -> tuple[Headers, bytes]:
+        """Headers and body of one send."""
         if cure.kind is AttemptKind.ORIGINAL or not planned.changed:
-            return headers, self.received.body
-        return without_encoding(headers), planned.body()
+            return self.headers, self.received.body
+        return without_encoding(self.headers), planned.body()
 
 
 class Sends:
@@ -100,26 +93,31 @@ class Sends:
         if not planned.plan.may_be_sent:
             raise self._refusal(planned)
 
+    async def recounted(self, refused: Planned, outcome: Outcome) -> Planned:
+        """The plan that was refused, counted exactly if its size may be the reason."""
+        is_of_size = outcome.is_too_long or outcome.verdict.is_suspect
+        return await self._planner.recounted(refused) if self._retries and is_of_size else refused
+
     async def following(self, pending: PendingRequest, history: Sequence[Attempt]) -> tuple[Cure, Planned] | None:
         """What is sent next; None if nothing is. Raises ContextOverflow if nothing is left that may be sent."""
         refused, verdict = history[-1].planned, history[-1].outcome.verdict
         if not self._retries:
             return None
-        again = pending.again if refused is pending.planned else None
+        again = pending.again if len(history) == 1 else None
         situation = self._situation(refused, verdict, holds_a_page=again is not None)
         cures = () if pending.is_last else next_cures(history, situation)
+        if verdict.names_no_limit and (not cures or cures[0].kind is AttemptKind.EMERGENCY):
+            self._judge.learn_search(verdict, refused, is_second=len(history) > 1)
         if not cures:
-            if verdict.names_no_limit:
-                self._judge.learn_search(verdict, refused, is_second=len(history) > 1)
             return None
         cure, planned = cures[0], refused
         if cure.terms is not None:
             asking = refused.left_to_the_upstream() if verdict.is_overflow and not refused.members else None
             if asking is not None:
                 return cure, asking.with_reply(cure.reply_tokens)
-            cure, planned = await self._planned(refused, cures, verdict, again or self._planner.again)
-            if cure.kind is AttemptKind.EMERGENCY:
-                planned = self._taught(verdict, refused, planned)
+            cure, planned = await self._planned(refused, cures, again or self._planner.again)
+            if cure.kind is AttemptKind.EMERGENCY and refused.members:  # it was asked at once
+                planned = planned.left_to_the_upstream() or planned
             if not _may_replace(cure, planned, refused):
                 if cure.kind is AttemptKind.EMERGENCY and verdict.is_overflow:
                     raise self._refusal(planned, verdict)
@@ -147,55 +145,30 @@ class Sends:
             guess_tokens=guess if guess is not None and guess < plan.after.tokens else None,
             has_our_tool=sent.offered,
             fixed_tokens=plan.fixed_tokens,
-            passed_bytes=self._judge.passed_bytes(sent),
             holds_a_page=holds_a_page,
             count_may_be_wrong=plan.budget.count_may_be_wrong,
         )
 
-    async def _planned(
-        self, refused: Planned, cures: Sequence[Cure], verdict: Verdict, again: Again
-    ) -> tuple[Cure, Planned]:
-        """The first cure whose plan keeps to its goal, or the last one; it names the goal as the plan counts."""
+    async def _planned(self, refused: Planned, cures: Sequence[Cure], again: Again) -> tuple[Cure, Planned]:
+        """The first cure whose plan keeps to its goal, or the last one."""
         planned, terms = refused, None
         for cure in cures:
             if cure.terms is not None and cure.terms is not terms:
                 terms = cure.terms
-                planned = await self._made(refused, terms, verdict, again)
-            goal = _scaled(cure.goal_tokens, recounted(refused, planned))
+                planned = await self._made(refused, terms, again)
+            goal = cure.goal_tokens
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
-        cure = structs.replace(cure, goal_tokens=goal)
         budget = planned.plan.budget
         if cure.is_sure and cure.reply_tokens is not None and budget.max_reply_tokens is not None:
             left = budget.max_reply_tokens - int(planned.tokens_after / ESTIMATED_SHARE)
             cure = structs.replace(cure, reply_tokens=max(left, budget.reserved_reply_tokens))
         return cure, planned
 
-    async def _made(self, refused: Planned, terms: Terms, verdict: Verdict, again: Again) -> Planned:
+    async def _made(self, refused: Planned, terms: Terms, again: Again) -> Planned:
         """The plan on these terms; what it takes out is kept, or it says that it is not."""
         planned = await again(refused, terms)
-        if planned.inputs.counted_by != refused.inputs.counted_by:
-            self._judge.learn_from_recount(verdict, refused, planned)
-            terms = self._recounted(terms, refused, planned, verdict)
-            planned = await again(refused, terms)
         return planned if await self._is_safe(planned) else await again(refused, _unkept(terms))
-
-    def _recounted(self, terms: Terms, refused: Planned, planned: Planned, verdict: Verdict) -> Terms:
-        """The terms in tokens of the counter of this plan: a request that surely fits is not counted exactly."""
-        scale = recounted(refused, planned)
-        goal, most = _scaled(terms.goal_tokens, scale), _scaled(terms.most_tokens, scale)
-        terms = terms._replace(goal_tokens=goal, most_tokens=most)
-        if terms.supposed is not refused.inputs.terms.supposed:
-            terms = terms._replace(supposed=self._judge.search_after(verdict, refused, planned))
-        return terms
-
-    def _taught(self, verdict: Verdict, refused: Planned, planned: Planned) -> Planned:
-        """The shorter plan after a refusal for length, once that has taught what it can."""
-        if verdict.names_no_limit:
-            self._judge.learn_search(verdict, refused, planned)
-        if refused.members:  # it was asked at once
-            planned = planned.left_to_the_upstream() or planned
-        return planned
 
     def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
         """The error for a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
@@ -244,10 +217,6 @@ def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
     return is_another and planned.plan.may_be_sent
 
 
-def _scaled(tokens: int | None, scale: float) -> int | None:
-    return None if tokens is None else int(tokens * scale)
-
-
 def _unkept(terms: Terms) -> Terms:
     return terms._replace(keeping=False)
 
@@ -270,22 +239,13 @@ def without_encoding(headers: Headers) -> Headers:
     return [(name, value) for name, value in headers if name != b"content-encoding"]
 
 
-def accepting(headers: Headers, encodings: frozenset[bytes]) -> Headers:
-    """Request headers that accept no compression of the response other than these.
+def asking_for_plain(headers: Headers, accepted: bytes) -> Headers:
+    """Request headers that accept no compressed response, in which a refusal would go unnoticed, in place of those that
+    are `accepted`. No client sends that header twice.
 
-    >>> accepting([(b"accept-encoding", b"br, gzip;q=0.9, zstd")], READABLE)
-    [(b'accept-encoding', b'gzip;q=0.9')]
-    >>> accepting([(b"accept-encoding", b"br")], READABLE)
-    [(b'accept-encoding', b'identity')]
+    >>> asking_for_plain([(b"accept-encoding", b"br, gzip;q=0.9"), (b"accept", b"*/*")], b"br, gzip;q=0.9")
+    [(b'accept-encoding', b'identity'), (b'accept', b'*/*')]
     """
-    named = dict(headers)
-    accepted = named.get(b"accept-encoding", b"")
-    if len(named) == len(headers) and _among(encodings, accepted) == accepted:  # as of most clients
-        return headers
-    return [(name, _among(encodings, value) if name == b"accept-encoding" else value) for name, value in headers]
-
-
-def _among(encodings: frozenset[bytes], accepted: bytes) -> bytes:
-    options = accepted.split(b",")
-    kept = [option.strip() for option in options if option.partition(b";")[0].strip().lower() in encodings]
-    return accepted if len(kept) == len(options) else b", ".join(kept) or b"identity"
+    plain = headers.copy()
+    plain[headers.index((b"accept-encoding", accepted))] = (b"accept-encoding", b"identity")
+    return plain

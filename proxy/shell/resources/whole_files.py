@@ -95,11 +95,6 @@ class SharedFile(Generic[Contents]):
         """Whether the file is not the one last read or written, which includes its removal. 3 µs."""
         return _stamp_of(self.path) != self._stamp
 
-    @property
-    def changed_at(self) -> float:
-        """Unix time of the last change of the version last read or written; 0 if there was no file."""
-        return 0.0 if self._stamp is None else self._stamp[1] / 1e9
-
     def read(self) -> Contents | None:
         """Its content; None if there is no file. Raises OSError, and ValueError for content of another kind."""
         self._stamp = _stamp_of(self.path)  # an unreadable file is not news the next time

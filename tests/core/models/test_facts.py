@@ -95,7 +95,7 @@ def test_what_a_refusal_shows_again_lapses_after_a_day(name):
     assert facts.lapses_at(name, Lesson(1, 5)) == 5 + facts.DAY
 
 
-@pytest.mark.parametrize("name", [facts.CUT_TO, facts.LATE, facts.TAKEN, facts.STATED, f"{facts.RATIO}bytes"])
+@pytest.mark.parametrize("name", [facts.CUT_TO, facts.LATE, facts.STATED, f"{facts.RATIO}bytes"])
 def test_what_no_refusal_shows_lapses_after_thirty_days(name):
     assert facts.lapses_at(name, Lesson(1, 5)) == facts.lapses_at(facts.WINDOW, Lesson(0, 5)) == 5 + 30 * facts.DAY
 

@@ -128,7 +128,7 @@ def test_a_413_that_speaks_of_a_prompt_is_about_the_prompt_however_short_we_thin
 )
 def test_a_413_that_speaks_of_bytes_is_about_the_body(text: str, limit: int | None):
     verdict = refused(413, text)
-    assert (verdict.kind, verdict.limit_bytes, verdict.limit) == (VerdictKind.BYTES, limit, None)
+    assert (verdict.kind, verdict.named_limit or None, verdict.limit) == (VerdictKind.BYTES, limit, None)
 
 
 def test_a_413_that_speaks_of_a_request_alone_is_about_the_prompt_only_of_a_long_one():

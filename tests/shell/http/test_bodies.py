@@ -17,7 +17,7 @@ from starlette.requests import Request
 from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
-from proxy.shell.http import Upload, bodies, can_unpack, is_zlibs, read_body, unpack
+from proxy.shell.http import Upload, bodies, can_unpack, read_body, unpack
 from proxy.shell.resources import Workload
 
 PAUSE_SECONDS = 100.0
@@ -290,11 +290,6 @@ def test_a_window_that_no_http_sender_may_request_is_refused():
 )
 def test_encodings_of_others_are_not_unpacked(encoding):
     assert not can_unpack(encoding)
-
-
-def test_what_looks_into_answers_reads_one_encoding_of_zlib():
-    encodings = (b"gzip", b"x-gzip", b"deflate", b"zstd", b"br", b"gzip, gzip")
-    assert [is_zlibs(encoding) for encoding in encodings] == [True] * 3 + [False] * 3
 
 
 def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import stat
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -221,16 +219,9 @@ def test_a_refusal_without_a_word_only_makes_the_next_second_send_smaller(
     found.note_suspected("m", 14_000)
     assert found.limits("m") is None
     assert found.search_after("m", 31_000, 0).guess == 8_400
-    assert found.search_after("m", 15_500, 0, scale=0.5).guess == 4_200
     found.note_passed("m", 14_000)
     assert found.search_after("m", 31_000, 0).guess == 14_000
     assert found.search_after("m", 31_000, None).guess == 18_600, "prompts alone say nothing of both together"
-
-
-def test_sizes_are_converted_to_the_counter_of_the_refusal(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_passed("m", 26_000)
-    assert found.search_after("m", 15_000, 0, scale=0.5).guess == 13_000
 
 
 def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
@@ -329,15 +320,13 @@ LESSONS = {
     "results_hold_text": lambda found, by: found.learn("m", {facts.RESULTS_HOLD_TEXT: 1}, by),
     "refuses_our_tool": lambda found, by: found.learn("m", {facts.REFUSES_OUR_TOOL: 1}, by),
     "cuts_silently": lambda found, by: found.note_cut("m", 4_096, 32_768, by),
-    "rate_tokens": lambda found, by: found.note_rate("m", 6_000, by),
+    "rate_tokens": lambda found, by: found.learn("m", {facts.RATE: 6_000}, by),
     "at_most": lambda found, by: found.learn("m", {f"{facts.AT_MOST}images": 50}, by),
-    "input_bytes": lambda found, by: found.note_unnamed_refusal(None, Search.begun(100_000), by),
     "input_chars": lambda found, by: found.note_refusal(
         "m", refusal(90_000, unit=Unit.CHARS, limit_scope=Scope.INPUT), None, by
     ),
     "window_tokens": lambda found, by: found.note_refusal("m", refusal(60_000), None, by),
     "input_tokens": lambda found, by: refused(found, 20_000, by),
-    "taken_tokens": lambda found, by: found.note_taken("m", 200_000, 128_000, by),
 }
 
 
@@ -370,7 +359,7 @@ def test_a_lesson_lapses_a_day_after_it_was_last_met_or_after_30_if_no_refusal_w
     clock = Clock()
     found = learning(tmp_path, clock=clock)
     LESSONS[name](found, "one")
-    life = facts.KEPT_SECONDS if name in ("cuts_silently", "taken_tokens") else facts.DAY
+    life = facts.KEPT_SECONDS if name == "cuts_silently" else facts.DAY
     clock.now += life / 2
     LESSONS[name](found, "one")
     version = found.version
@@ -615,15 +604,6 @@ def test_what_one_worker_learns_the_other_knows_after_a_refresh(tmp_path: Path) 
     assert (window(first), first.ratio("m", "bytes")) == (60_000, (1.22, True))
 
 
-def test_two_writes_within_one_tick_of_the_clock_are_both_seen(tmp_path: Path) -> None:
-    first, second = learning(tmp_path), learning(tmp_path)
-    for limit in range(60_000, 60_020):
-        first.note_refusal("m", refusal(limit), BELIEVED)
-        os.utime(tmp_path / "lessons.json", ns=(0, 0))
-        second.refresh()
-        assert window(second) == limit
-
-
 def test_samples_that_are_not_adopted_yet_survive_what_others_write(tmp_path: Path) -> None:
     first, second = learning(tmp_path), learning(tmp_path)
     use(first, *[1.22] * (MIN_SAMPLES - 1))
@@ -687,36 +667,6 @@ def test_where_nothing_can_be_written_the_process_knows_and_the_log_says_so(tmp_
         found.refresh()
     assert (window(found), found.ratio("m", "bytes")) == (60_000, (1.22, True))
     assert [line["event"] for line in log if line["log_level"] == "warning"] == ["learning_not_kept"] * 2
-
-
-def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = learning(tmp_path)
-    found.note_refusal("m", refusal(60_000), BELIEVED)
-
-    def crash(*_: object) -> None:
-        raise SystemExit("power is gone")
-
-    monkeypatch.setattr(os, "replace", crash)
-    with pytest.raises(SystemExit):
-        found.note_refusal("m", refusal(70_000), BELIEVED)
-    monkeypatch.undo()
-    assert window(learning(tmp_path)) == 60_000
-
-
-def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = learning(tmp_path)
-    found.note_refusal("m", refusal(60_000), BELIEVED)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    with capture_logs() as log:
-        found.note_refusal("m", refusal(70_000), BELIEVED)
-    monkeypatch.undo()
-    assert (window(found), window(learning(tmp_path))) == (70_000, 60_000)
-    assert log[0]["reason"] == "No space left on device"
-    assert sorted(os.listdir(tmp_path)) == ["lessons.json", "lessons.lock"]
 
 
 def test_erasing_makes_every_worker_forget(tmp_path: Path) -> None:
@@ -783,13 +733,6 @@ def test_any_models_name_is_a_key_of_the_file_and_no_path(model: str) -> None:
     assert len(json.dumps(log)) < 3_000
 
 
-def test_only_the_tenant_can_read_the_file(tmp_path: Path) -> None:
-    found = learning(tmp_path / "folder")
-    found.note_refusal("m", refusal(60_000), BELIEVED)
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "folder", *(tmp_path / "folder").iterdir())]
-    assert modes == [0o700, 0o600, 0o600]
-
-
 def _learn_some(folder: Path, worker: int, start: Any) -> None:
     found = learning(folder)
     start.wait()
@@ -836,19 +779,6 @@ def test_two_containers_that_write_at_once_without_a_lock_each_write_a_whole_fil
     assert sorted(os.listdir(tmp_path)) == ["lessons.json", "lessons.lock"]
 
 
-def test_a_worker_stopped_with_the_lock_stops_no_other(tmp_path: Path) -> None:
-    import fcntl
-
-    with (tmp_path / "lessons.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        found = learning(tmp_path)
-        done = threading.Thread(target=found.note_refusal, args=("m", refusal(60_000), BELIEVED))
-        done.start()
-        done.join(20)
-        assert not done.is_alive()
-    assert window(learning(tmp_path)) == 60_000
-
-
 CUT = "learned from usage: the upstream cut a prompt without a word"
 
 
@@ -878,62 +808,19 @@ def test_an_upstream_that_refuses_does_not_cut_silently(tmp_path: Path) -> None:
     assert found.limits("m") == (ModelLimits(8_192, certainty=Certainty.LEARNED), "learned from a refusal")
 
 
-def test_a_prompt_far_over_a_guess_is_kept_and_one_that_is_a_little_over_is_not(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_taken("m", 130_000, 128_000)
-    assert found.limits("m") is None
-    found.note_taken("m", 200_000, 128_000)
-    found.note_taken("m", 160_000, 128_000)
-    assert found.limits("m") == (ModelLimits(taken_tokens=200_000), "learned from a refusal")
-
-
 def test_a_refusal_is_believed_at_once_where_a_window_is_only_guessed(tmp_path: Path) -> None:
     found = learning(tmp_path)
     found.note_refusal("m", refusal(4_096), None)
     assert window(found) == 4_096
 
 
-def most_bytes(found: Learning, by: str = "one", model: str = "m") -> int | None:
-    limits = found.limits(model, by)
-    return limits[0].input_bytes if limits else None
-
-
-def test_a_limit_in_bytes_is_sought_between_the_largest_accepted_and_the_smallest_refused_body(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_passed(None, 90_000, "one")
-    assert (most_bytes(found), found.known) == (None, {}), "nothing is refused"
-    found.note_bytes(100_000, 45_000, "one")
-    assert (most_bytes(found), most_bytes(found, model="other"), found.models) == (90_000, 90_000, ())
-    assert most_bytes(learning(tmp_path)) == 90_000
-    assert found.limits("m") == (ModelLimits(input_bytes=90_000), "learned from a refusal"), "to show to people"
-    found.note_passed(None, 89_000, "one")
-    assert most_bytes(found) == 95_000
-    found.note_bytes(94_000, 47_000, "one")
-    assert most_bytes(found) == 90_000
-    found.note_passed(None, 94_000, "one")
-    assert most_bytes(found) is None, "the server has grown"
-
-
-def test_a_body_that_was_refused_although_it_was_accepted_before_begins_the_search_anew(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_bytes(100_000, 50_000, "one")
-    found.note_bytes(40_000, 20_000, "one")
-    assert most_bytes(found) == 24_000
-
-
-def test_a_model_with_the_name_of_all_models_limits_no_body(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_unnamed_refusal("*", Search.begun(20_000), "one")
-    assert most_bytes(found) is None
-
-
-@pytest.mark.parametrize(("holds_reply", "name"), [(True, "rate_tokens"), (False, "prompt_rate_tokens")])
+@pytest.mark.parametrize(("fact", "name"), [(facts.RATE, "rate_tokens"), (facts.RATE_OF_PROMPTS, "prompt_rate_tokens")])
 def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(
-    tmp_path: Path, holds_reply: bool, name: str
+    tmp_path: Path, fact: str, name: str
 ) -> None:
     found = learning(tmp_path)
     for by, tokens in (("one", 6_000), ("two", 8_000), ("off", 511)):
-        found.note_rate("m", tokens, by, holds_reply=holds_reply)
+        found.learn("m", {fact: tokens}, by)
     limits_by_key = [found.limits("m", by) for by in ("one", "two", "off")]
     expected = [ModelLimits(**{name: tokens}) for tokens in (6_000, 8_000)]
     assert limits_by_key == [*((limits, "learned from a refusal") for limits in expected), None]

@@ -279,15 +279,6 @@ def test_a_window_that_was_inferred_bounds_and_is_no_evidence() -> None:
     assert (profile.window_tokens, profile.window_is_guessed, profile.certain_window_tokens) == (9000, False, None)
 
 
-def test_a_prompt_that_was_taken_raises_a_guess_and_no_window_that_is_certain() -> None:
-    learned = (ModelLimits(taken_tokens=500_000), "learned")
-    raised = resolver(learned=learned).profile("gpt-5")
-    assert (raised.window_tokens, raised.window_is_guessed) == (500_000, True)
-    assert raised.sources["window_tokens"] == "a prompt of that size was taken"
-    stated = resolver(learned=learned, defaults={"context_window": 1000}).profile("gpt-5")
-    assert (stated.window_tokens, stated.window_is_guessed) == (1000, False)
-
-
 async def test_a_window_selected_by_requests_is_a_guess_not_bound_by_lists_or_catalogue() -> None:
     home = resolver(upstream={"base_url": "https://api.openai.com/v1"})
     listed = await resolver_listing({"id": "gpt-5", "context_length": 300_000})

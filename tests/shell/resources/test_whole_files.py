@@ -72,6 +72,15 @@ def test_what_one_worker_writes_is_news_to_another_once(tmp_path):
     assert not theirs.is_news()
 
 
+def test_two_changes_within_one_tick_of_the_clock_are_both_news(tmp_path):
+    mine, theirs = shared(tmp_path), shared(tmp_path)
+    for number in range(20):
+        mine.change(lambda _, number=number: {"a": number})
+        os.utime(mine.path, ns=(0, 0))
+        assert theirs.is_news()
+        assert theirs.read() == {"a": number}
+
+
 def test_a_file_that_is_removed_is_news_to_the_others(tmp_path):
     mine, theirs = shared(tmp_path), shared(tmp_path)
     mine.change(lambda _: {"a": 1})
