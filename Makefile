@@ -112,7 +112,7 @@ docs: .docs-tools/made ## the documentation as a site, in .site; fails on a brok
 serve: .demo/made ## run the proxy; UPSTREAM=URL
 	@.demo/bin/context-proxy serve --upstream $(UPSTREAM)
 
-config.example.yaml docs/agents.md docs/api.md docs/architecture.svg docs/dependencies.md docs/log.md docs/metrics.md docs/refusals.md docs/rooms.md docs/settings.md: \
+config.example.yaml docs/agents.md docs/api.md docs/architecture.svg docs/dependencies.md docs/log.md docs/metrics.md docs/refusals.md docs/rooms.md docs/settings.md proxy/dashboard/api.html: \
 		$(shell find proxy tools/handbook -name '*.py') pyproject.toml requirements/run.lock .venv/made
 	@$(BIN)/python -m tools.handbook $@ > $@
 

@@ -74,7 +74,7 @@ def test_a_refusal_met_on_one_replica_is_spared_the_other_which_sends_the_same_b
     again, other = (world.ask(chat("why?"), proxy=number) for number in (0, 1))
     assert [answer.headers["x-context-proxy-attempts"] for answer in (again, other)] == ["1", "1"]
     assert world.upstream.sent[-1].body == world.upstream.sent[-2].body
-    assert ready(world, 1) == {"status": "ready"}
+    assert ready(world, 1) == {"status": "ready", "unavailable": {}}
 
 
 def test_a_conversation_continues_while_the_server_is_away_and_is_shared_once_it_is_back(
@@ -95,7 +95,7 @@ def test_a_conversation_continues_while_the_server_is_away_and_is_shared_once_it
     server.start()
     world.logged("state_found", 2)
     assert len(world.log("state_lost")) == 2
-    assert ready(world, 0) == ready(world, 1) == {"status": "ready"}
+    assert ready(world, 0) == ready(world, 1) == {"status": "ready", "unavailable": {}}
     assert known_to(world, 0)
     assert known_to(world, 1)
 
@@ -174,4 +174,4 @@ def test_replicas_with_one_folder_at_artifacts_url_share(build: Any, server: Sta
     world = build(WINDOW, defaults={}, state={"url": server.url}, artifacts=shared, proxies=places)
     assert world.ask(chat("why?"), proxy=0).headers["x-context-proxy-attempts"] == "2"
     wait_until(lambda: known_to(world, 1))
-    assert ready(world, 0) == ready(world, 1) == {"status": "ready"}
+    assert ready(world, 0) == ready(world, 1) == {"status": "ready", "unavailable": {}}

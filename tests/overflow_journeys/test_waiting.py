@@ -133,7 +133,7 @@ async def test_requests_waiting_for_a_model_take_no_room_from_others(
         slow = [asyncio.create_task(stage.ask(body)) for _ in range(4)]
         await body_with(stage, "/metrics", "context_proxy_waiting_requests 4.0")
         assert (await stage.ask(body)).status == 200
-        assert json.loads(await page(stage, "/readyz")) == {"status": "ready"}
+        assert json.loads(await page(stage, "/readyz")) == {"status": "ready", "unavailable": {}}
         go_on.set()
         assert {one.status for one in await asyncio.gather(*slow)} == {200}
 

@@ -19,6 +19,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "docs/refusals.md": refusals_page.render,
     "docs/rooms.md": rooms.render,
     "docs/settings.md": settings_page.render,
+    "proxy/dashboard/api.html": api_page.render_page,
 }
 """Pages by their paths."""
 

@@ -9,25 +9,24 @@ settings were replaced; the browser then connects again.
 from __future__ import annotations
 
 import asyncio
-import functools
-import importlib.resources
 import time
 from collections.abc import AsyncIterator
-from typing import Annotated, Any, Final, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import HTMLResponse, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import SkipJsonSchema
-from typing_extensions import TypedDict
 
+import proxy
 from proxy.core.text import jsontext
 from proxy.errors import TooManyListeners, UnknownDecision, UnknownPath
 from proxy.shell.endpoints.responses import (
     HEADERS,
-    MAX_CONVERSATIONS,
-    MAX_WORDS_CHARACTERS,
     OPERATOR_KEY,
     REFUSED,
     shaped,
@@ -46,7 +45,7 @@ from proxy.shell.operator import (
     is_proven,
     proof_of,
 )
-from proxy.shell.telemetry import MAX_DECISIONS, Conversation, History, Table
+from proxy.shell.telemetry import MAX_DECISIONS, Conversation, Table
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -54,14 +53,15 @@ MAX_LISTENERS: Final = 16
 """Limit per process: each costs a query a second."""
 MAX_AT_ONCE: Final = 100
 """Decisions in one event: a page that missed more reloads its list."""
-_EVENT_HEADERS: Final = {
-    **HEADERS,
-    "content-type": "text/event-stream",
-    "x-accel-buffering": "no",  # nginx would hold events back
-}
+MAX_CONVERSATIONS: Final = 100
+"""In one response."""
+_LARGEST_ID: Final = 2**53
+"""The largest whole number that every reader of JSON keeps."""
 _listeners: Final[set[object]] = set()
+_FOLDER: Final = Path(proxy.__file__).parent / "dashboard"
 _DASHBOARD_TYPES: Final = {
     "index.html": "text/html",
+    "api.html": "text/html",
     "dashboard.css": "text/css",
     "dashboard.js": "text/javascript",
     "api.css": "text/css",
@@ -94,25 +94,15 @@ _CHAT_REQUEST: Final = {
 }
 
 
-def _plain(value: object) -> object:
-    """Only digits: pydantic also reads `+5`, `5.0` and `1_0` as numbers."""
-    if isinstance(value, str) and not (value.isascii() and value.isdigit() and len(value) < 17):
-        raise ValueError("is no number")
-    return value
-
-
-_PLAIN: Final = BeforeValidator(_plain)
-
-
 class Search(BaseModel):
     """Which requests are listed."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
-    limit: Annotated[int, Field(ge=1, le=MAX_DECISIONS), _PLAIN] = 50
+    limit: Annotated[int, Field(ge=1, le=MAX_DECISIONS)] = 50
     """How many requests, at most."""
-    before: Annotated[int | SkipJsonSchema[None], Field(ge=1), _PLAIN] = None
+    before: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=_LARGEST_ID)] = None
     """Only requests before this one, by its `id`: the next page."""
-    q: Annotated[str, Field(max_length=MAX_WORDS_CHARACTERS)] = ""
+    q: Annotated[str, Field(max_length=200)] = ""
     """Only requests that have all these words in their id, model, outcome, reasons, problem, upstream or
     conversation."""
     show: Literal["all", "changed", "troubled"] = "all"
@@ -126,7 +116,7 @@ class Search(BaseModel):
     status: Annotated[str, Field(pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused|failed)?$")] = ""
     """Only requests with this status: `401`, `5xx`; or with the outcome `refused`; or, for `failed`, with one that is
     the upstream's or the proxy's fault."""
-    hours: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=MAX_HOURS), _PLAIN] = None
+    hours: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=MAX_HOURS)] = None
     """Only requests of so many hours; left out: all."""
 
 
@@ -137,18 +127,19 @@ _Hours = Annotated[
         le=MAX_HOURS,
         description="How many hours back; left out: an hour, a day, a week or two, as the data asks.",
     ),
-    _PLAIN,
 ]
-_Some = Annotated[int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most."), _PLAIN]
+_Some = Annotated[int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most.")]
 
 
-class Alive(TypedDict):
+@dataclass
+class Alive:
     """The process is alive."""
 
     status: Literal["ok"]
 
 
-class Conversations(TypedDict):
+@dataclass
+class Conversations:
     """The latest conversations."""
 
     conversations: list[Conversation]
@@ -179,7 +170,7 @@ pages = APIRouter(dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], tags=[
 @status.get("/healthz", summary="Whether the process is alive", response_model=shaped(Alive))
 async def healthz() -> Response:
     """Always 200."""
-    return json_response(Alive(status="ok"))
+    return json_response(Alive("ok"))
 
 
 @status.get("/readyz/", include_in_schema=False)
@@ -193,14 +184,9 @@ async def readyz(services: Serving) -> Response:
     """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
     is_ready, problems = await services.readiness.looked()
     if not is_ready:
-        not_ready: NotReady = {"status": "not ready", "reasons": problems}
-        return json_response(not_ready, 503)
+        return json_response(NotReady("not ready", problems), 503)
     noted = {name: why for name, note in services.notes.items() if (why := note()) is not None}
-    unavailable = {**problems, **noted}
-    ready: Ready = {"status": "ready"}
-    if unavailable:
-        ready["unavailable"] = unavailable
-    return json_response(ready)
+    return json_response(Ready("ready", {**problems, **noted}))
 
 
 @status.get("/metrics/", include_in_schema=False)
@@ -257,34 +243,25 @@ async def conversations(services: Serving, limit: _Some = 20) -> Response:
     summary="Requests as they happen",
     tags=["decisions"],
     dependencies=[Depends(one_listener)],
-    response_class=Response,
-    responses={
-        200: {
-            "description": "Server-sent events, each with `decisions` that have finished, the newest first, and "
-            "all that are `running`, as `/decisions` has them.",
-            "content": {"text/event-stream": {}},
-        }
-    },
+    response_class=EventSourceResponse,
+    responses={200: {"description": "Server-sent events."}, "4XX": {"description": "Why not."}},
 )
-async def events(request: Request, services: Serving) -> Response:
-    """Begins with the next change; ends after a minute, so that the client connects again."""
-    newest = await services.history.ask(Table.page, {"limit": 1})
+async def events(request: Request, services: Serving) -> AsyncIterator[ServerSentEvent]:
+    """Each event has `decisions` that have finished, the newest first, and all that are `running`, as `/decisions` has
+    them. The first is the next change; the stream ends after a minute, so that the client connects again."""
+    history, connections = services.history, request.scope["state"].get(STATE_KEY)
+    newest = await history.ask(Table.page, {"limit": 1})
     last = newest[0].id if newest else 0
-    news = _news(request.scope["state"].get(STATE_KEY), services.history, last)
-    return StreamingResponse(news, headers=_EVENT_HEADERS)
-
-
-async def _news(connections: Any, history: History, last: int) -> AsyncIterator[bytes]:
-    """Events, until the server stops; `last`: the newest decision that the page has."""
-    yield b"retry: 1000\n\n"
-    end, sent = time.monotonic() + LIFE_SECONDS, b"[]"
+    end, sent = time.monotonic() + LIFE_SECONDS, "[]"
+    yield ServerSentEvent(retry=1000)
     while time.monotonic() < end and not (connections is not None and connections.is_draining):
         decisions = await history.ask(Table.page, {"after": last, "limit": MAX_AT_ONCE})
         last = decisions[0].id if decisions else last
-        running = jsontext.dump(await history.running())
+        running = jsontext.dump(await history.running()).decode()
         if decisions or running != sent:
             sent = running
-            yield b'data: {"decisions":%b,"running":%b}\n\n' % (jsontext.dump(decisions), running)
+            finished = jsontext.dump(decisions).decode()
+            yield ServerSentEvent(raw_data=f'{{"decisions":{finished},"running":{running}}}')
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -366,9 +343,21 @@ async def here() -> Response:
 
 
 @pages.get("/", summary="The dashboard", response_class=HTMLResponse, responses=REFUSED)
-def index() -> Response:  # in a thread, as it reads a file
+async def index() -> Response:
     """For people; everything that it shows is from the paths here."""
     return _file("index.html")
+
+
+@pages.get("/openapi.json", summary="The API for programs")
+async def openapi(request: Request) -> Response:
+    """This description, in OpenAPI 3.1."""
+    return json_response(request.app.openapi())
+
+
+@pages.get("/docs", summary="The API for people", response_class=HTMLResponse)
+async def docs() -> Response:
+    """The same as a page."""
+    return _file("api.html")
 
 
 @pages.get(
@@ -377,21 +366,16 @@ def index() -> Response:  # in a thread, as it reads a file
     response_class=Response,
     responses={200: {"content": {kind: {} for kind in _DASHBOARD_TYPES.values()}}, **REFUSED},
 )
-def part_of_page(name: str) -> Response:
+async def part_of_page(name: str) -> Response:
     """Scripts and styles."""
     return _file(name)
-
-
-@functools.cache
-def _content(name: str) -> bytes:
-    return importlib.resources.files("proxy").joinpath("dashboard", name).read_bytes()
 
 
 def _file(name: str) -> Response:
     """A file of the dashboard."""
     if name not in _DASHBOARD_TYPES:
         raise UnknownPath("the dashboard has no such file")
-    return Response(_content(name), media_type=_DASHBOARD_TYPES[name], headers=HEADERS | PAGE_HEADERS)
+    return FileResponse(_FOLDER / name, media_type=_DASHBOARD_TYPES[name], headers=HEADERS | PAGE_HEADERS)
 
 
 def json_response(found: object, status_code: int = 200) -> Response:

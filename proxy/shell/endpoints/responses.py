@@ -35,9 +35,7 @@ from proxy.errors import (
     UnknownPath,
     UpstreamError,
 )
-from proxy.shell.operator import MAX_HOURS
 from proxy.shell.relay import AnyResponse, PeekedResponse
-from proxy.shell.telemetry import MAX_DECISIONS
 from proxy.shell.upstream import Headers, header
 from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, compress_api, like
 
@@ -222,23 +220,6 @@ CLIENT_KEY: Final = HTTPBearer(
     description="The API key of the request that the artifact was taken from; none if that request had none.",
     auto_error=False,
 )
-MAX_CONVERSATIONS: Final = 100
-"""In one response."""
-MAX_WORDS_CHARACTERS: Final = 200
-"""Limit of a search."""
-_ALLOWED: Final = {
-    "limit": f"a number from 1 to {MAX_DECISIONS}",
-    "hours": f"a number from 1 to {MAX_HOURS}",
-    "before": "the `id` of a decision",
-    "q": f"words of at most {MAX_WORDS_CHARACTERS} characters together",
-    "show": "all, changed or troubled",
-    "full": "true or false",
-    "model": "the name of a model",
-    "client": "the name of a client",
-    "status": "a status like 401, a class like 4xx, refused or failed",
-    "conversation": "the name of a conversation, as decisions have it",
-}
-"""Parameters that FastAPI reads."""
 
 
 _PAGE: Final = """\
@@ -281,8 +262,9 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _wrong_parameter(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    name = str(error.errors()[0]["loc"][1])
-    return await _refused(request, MalformedRequest(f"`{name}` must be {_ALLOWED[name]}", param=name))
+    wrong = error.errors()[0]
+    name = str(wrong["loc"][1])
+    return await _refused(request, MalformedRequest(f"`{name}`: {wrong['msg']}", param=name))
 
 
 async def _wrong_method(request: Request, error: Exception) -> Response:

@@ -12,12 +12,12 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
-from typing import Annotated, Final, Literal, NamedTuple, NotRequired, TypeAlias
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from fastapi import Depends, Request
 from msgspec import Struct, field
 from starlette.types import ASGIApp
-from typing_extensions import TypedDict
 
 from proxy.config import ServerSettings
 from proxy.errors import ProxyError
@@ -30,7 +30,8 @@ from proxy.shell.telemetry import History, Recorder
 from proxy.shell.telemetry.metrics import Metrics
 
 
-class Reloaded(TypedDict):
+@dataclass
+class Reloaded:
     """The outcome of a reload of the settings."""
 
     status: Literal["reloaded", "unchanged"]
@@ -105,22 +106,22 @@ NOT_READY_SECONDS: Final = 2.0
 """How long a bad result is valid: a service that has recovered should be used soon."""
 
 
-class Ready(TypedDict):
+@dataclass
+class Ready:
     """Ready, except for requests to an upstream listed as unavailable."""
 
     status: Literal["ready"]
-    unavailable: NotRequired[dict[str, str]]
+    unavailable: dict[str, str]
     """What requests do without, and why: of several upstreams those that do not respond (`upstreams[0]`, as in the
-    settings), and `state`, the server of what replicas learn; left out: nothing."""
+    settings), and `state`, the server of what replicas learn; empty: nothing."""
 
-
-class NotReady(TypedDict):
+@dataclass
+class NotReady:
     """Not ready: no upstream responds, or nothing can be stored."""
 
     status: Literal["not ready"]
     reasons: Mapping[str, str]
     """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
-
 
 class Looked(NamedTuple):
     """The outcome of a look at everything."""

@@ -11,7 +11,7 @@ from proxy.shell.endpoints import Guard, Readiness, create_api
     ("path", "problems", "status", "body"),
     [
         ("/healthz", {"store": "is full"}, 200, {"status": "ok"}),
-        ("/readyz", {}, 200, {"status": "ready"}),
+        ("/readyz", {}, 200, {"status": "ready", "unavailable": {}}),
         ("/readyz", {"upstream": "is gone"}, 200, {"status": "ready", "unavailable": {"upstream": "is gone"}}),
         ("/readyz", {"store": "is full"}, 503, {"status": "not ready", "reasons": {"store": "is full"}}),
         ("/readyz", {"state": "is slow"}, 200, {"status": "ready", "unavailable": {"state": "is slow"}}),
