@@ -16,17 +16,12 @@ from fastapi import APIRouter, FastAPI, Header, Path, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import SkipJsonSchema
-from starlette.routing import BaseRoute, Match
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy import __version__
-from proxy.errors import NotFromHere
 from proxy.shell.endpoints import artifacts, compress_api, operator
-from proxy.shell.endpoints.dispatch import fitted, greet, greeting, has_dot_segment, passed_through
-from proxy.shell.endpoints.responses import GATEWAYS, add_refusals, raw_path, refusal
-from proxy.shell.endpoints.services import Services
-from proxy.shell.resources import logger
-from proxy.wire import DEFAULT, VERSION, WIRES, PathMatch, Wire, match_path, wire_over
+from proxy.shell.endpoints.dispatch import Dispatcher
+from proxy.shell.endpoints.responses import add_refusals
+from proxy.wire import VERSION, WIRES, Wire
 
 _ABOUT: Final = (
     "The API for agents is under `/v1`, and is the upstream's own API. Everything else is what the proxy tells people "
@@ -69,8 +64,7 @@ def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] 
             "auto_configure": False,
         },
     )
-    app.add_middleware(EachRequest)
-    app.router.routes.append(AgentsRoute())
+    app.add_middleware(Dispatcher)
     add_refusals(app)
     for router in _ROUTERS:
         app.include_router(router)
@@ -97,64 +91,10 @@ def _described(app: FastAPI) -> dict[str, Any]:
     return app.openapi_schema
 
 
-class EachRequest:
-    """Gives each request the current services and its place in the agents' API, and turns away web pages from
-    elsewhere."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        services: Services = scope["app"].state.services
-        matched = match_path(scope["method"], raw_path(scope), services.routes.default.upstream.base_path)
-        state = scope.setdefault("state", {})
-        state["services"], state["match"] = services, matched
-        services.uses += 1
-        try:
-            if (stranger := services.guard.stranger(scope)) is None:
-                await self._app(scope, receive, send)
-            else:
-                await _refusal_of(stranger, scope, matched)(scope, receive, send)
-        finally:
-            services.let_go()
-
-
-def _refusal_of(stranger: NotFromHere, scope: Scope, matched: PathMatch | None) -> Response:
-    logger().info("request_refused", status=stranger.status, code=stranger.code, problem=stranger.message)
-    wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
-    return refusal(stranger, scope["headers"], wire=wire)
-
-
-class AgentsRoute(BaseRoute):
-    """All paths of the agents' API: no router of paths matches them by their raw bytes and their ends."""
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match with the application that serves the request."""
-        found = _agents_app(scope) if scope["type"] == "http" else None
-        return (Match.NONE, {}) if found is None else (Match.FULL, {"endpoint": found})
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request over."""
-        await scope["endpoint"](scope, receive, send)
-
-
-def _agents_app(scope: Scope) -> ASGIApp | None:
-    matched: PathMatch | None = scope["state"]["match"]
-    if matched is None:
-        return None if greeting(scope) is None else greet
-    if matched.wire is not None and not has_dot_segment(scope["path"]):
-        return fitted
-    is_gateways = scope["state"]["services"].by_hash is not None and GATEWAYS.match(scope["path"])
-    return None if is_gateways else passed_through
-
-
 for _router in _ROUTERS:
     _take_heads(_router)
 agents = APIRouter(tags=["agents"], default_response_class=Response, responses=_FORWARDED)
-"""Their API, which these routes describe and `AgentsRoute` serves."""
+"""Their API, which these routes describe and `Dispatcher` serves."""
 
 
 async def _fitted(mode: _Mode = None) -> None:

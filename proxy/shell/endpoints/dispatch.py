@@ -1,34 +1,32 @@
-"""Agents' routes as raw ASGI applications: requests that are fitted, and the rest of the API.
+"""The agents' API as raw ASGI applications: requests that are fitted, and the rest of it.
 
-Rule: no model of the body on the hot route; it is read once, by its wire.
+Rule: a request is matched by its path as the client wrote it, which no router does. No model of the body on the hot
+route; it is read once, by its wire. A request keeps the services that it began with.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Final, cast
 
 from fastapi import Request, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.overflow import VerdictKind
-from proxy.errors import (
-    MalformedRequest,
-    ProxyError,
-    ServerStopping,
-    UnknownPath,
-    UpgradeRefused,
+from proxy.errors import MalformedRequest, ServerStopping, UnknownPath, UpgradeRefused
+from proxy.shell.endpoints.responses import (
+    GATEWAYS,
+    ResponseSender,
+    no_trace,
+    raw_path,
+    refusal,
+    reported,
+    request_id_of,
 )
-from proxy.shell.endpoints.responses import ResponseSender, no_trace, raw_path, request_id_of
 from proxy.shell.endpoints.services import Services
-from proxy.shell.http import (
-    Received,
-    Upload,
-    read_body,
-    until_client_leaves,
-)
+from proxy.shell.http import Received, Upload, read_body, until_client_leaves
 from proxy.shell.relay import (
     AnyResponse,
     Arrived,
@@ -42,8 +40,8 @@ from proxy.shell.relay import (
 )
 from proxy.shell.resources import Kept, UnderWay, logger, write_lines_for
 from proxy.shell.telemetry import RequestRecord
-from proxy.shell.upstream import Headers, Outgoing, WholePath, header
-from proxy.wire import WIRES, PathMatch, Wire, match_path, strange_prefix, wire_beside, wire_over
+from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, WholePath, header
+from proxy.wire import DEFAULT, WIRES, PathMatch, Wire, match_path, strange_prefix, wire_beside, wire_over
 
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
 """Servers resolve these in different ways (Tomcat first cuts off what follows a semicolon), and `/v1/../x` is not part
@@ -54,6 +52,54 @@ _NO_UPGRADE: Final = {"upgrade": "HTTP/1.1", "connection": "upgrade"}
 """A 426 must name a supported protocol: RFC 9110 15.5.22."""
 
 
+class Dispatcher:
+    """The outermost application: gives each request the current services, turns away web pages from elsewhere, serves
+    the agents' API, and leaves every other path to the application within."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        services: Services = scope["app"].state.services
+        matched = match_path(scope["method"], raw_path(scope), services.routes.default.upstream.base_path)
+        state = scope.setdefault("state", {})
+        state["services"], state["match"] = services, matched
+        services.uses += 1
+        try:
+            await (_agents_app(services, scope, matched) or self._app)(scope, receive, send)
+        finally:
+            services.let_go()
+
+
+def _agents_app(services: Services, scope: Scope, matched: PathMatch | None) -> ASGIApp | None:
+    """What serves a request of an agent, or refuses a stranger's; None for a request to the proxy's own pages."""
+    if (stranger := services.guard.stranger(scope)) is not None:
+        logger().info("request_refused", status=stranger.status, code=stranger.code, problem=stranger.message)
+        wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
+        return refusal(stranger, scope["headers"], wire=wire)
+    if matched is None:
+        greeting = _greeting(services.routes, scope)
+        return None if greeting is None else Response(greeting, media_type="text/plain")
+    if matched.wire is not None and not _has_dot_segment(scope["path"]):
+        return fitted
+    is_gateways = services.by_hash is not None and GATEWAYS.match(scope["path"])
+    return None if is_gateways else passed_through
+
+
+def _greeting(routes: Routes, scope: Scope) -> bytes | None:
+    """What a server that an upstream is says at `/`, for a client that looks whether it is there; browsers accept
+    HTML."""
+    if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
+        return None
+    if b"text/html" in header(scope["headers"], b"accept"):
+        return None
+    wires = (wire for wire in WIRES.values() if wire.greeting and routes.beside(wire) is not None)
+    return next((wire.greeting for wire in wires), None)
+
+
 async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
     """The POST paths of the wires, whatever precedes them: requests to them are fitted."""
     services, matched = _asked(scope)
@@ -61,9 +107,8 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
     request_id = request_id_of(headers)
     record = services.recorder.begin(request_id.decode(), headers)
     record.api = wire.api
-    sender = ResponseSender(send, request_id, wire)
+    sender = ResponseSender(send, request_id, wire, record.headers)
     served: Served | None = None
-    route = services.routes.default
     share = services.workload.share()
     kept = Kept(services.room, share, record.request_id)
     most_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
@@ -75,22 +120,17 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
             route = await services.routes.of(wire, headers, received.body, matched.model)
             record.note_route(route.name)
             served = await _served(scope, route, received, kept, record, sender)
-            response = _of_known_path(served.response, scope, wire, route)
-            await sender.pass_on(response, stop_watching, record.headers())
+            await sender.pass_on(_of_known_path(served.response, scope, wire, route), stop_watching)
             _note_end(record, served, sender, wire, route)
-    except ProxyError as error:
-        if served is not None and sender.is_whole:  # the client left with all that it wanted
-            _note_end(record, served, sender, wire, route)
-        else:
-            record.note_error(error)
-            await sender.refuse(error, record.headers())
-    except Exception:
-        failure = _failure(record.request_id)
-        record.note_error(failure)
-        await sender.refuse(failure)
     except asyncio.CancelledError:
         record.note_error(ServerStopping("the proxy was stopped before the response was complete"))
         raise
+    except Exception as error:
+        if served is not None and sender.has_satisfied(error):
+            _note_end(record, served, sender, wire, route)
+        else:
+            record.note_error(failure := reported(error, record.request_id))
+            await sender.refuse(failure)
     finally:
         UnderWay.count -= 1
         kept.close()
@@ -106,33 +146,28 @@ def _asked(scope: Scope) -> tuple[Services, PathMatch]:
     return scope["state"]["services"], scope["state"]["match"]
 
 
-def _failure(request_id: str) -> ProxyError:
-    """The last resort: log the exception under way, and say where it is."""
-    logger().exception("request_failed", request_id=request_id)
-    return ProxyError(f"the proxy failed; its log says why under request id {request_id}")
-
-
-def _served(
+async def _served(
     scope: Scope,
     route: Route,
     received: Received,
     kept: Kept,
     record: RequestRecord,
     sender: ResponseSender,
-) -> Awaitable[Served]:
+) -> Served:
     """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
-
-    async def pass_on(headers: Headers, piece: bytes) -> None:
-        await sender.pass_early(headers, record.headers(), piece)
-
     services, matched = _asked(scope)
     headers: Headers = scope["headers"]
-    early = EarlyBytes(pass_on)
-    target, access = _target(scope, _on(route, scope, matched, services.routes)), services.ways.of(scope)
+    early, target = EarlyBytes(sender.pass_early), _target(scope, route)
+    wire, access = cast("Wire", matched.wire), services.ways.of(scope)
+    serving = route.relay.serve(Arrived(wire, target, headers, received, kept, access, early, matched.model), record)
     seconds = route.relay.keepalive_seconds(headers)
-    came = Arrived(cast("Wire", matched.wire), target, headers, received, kept, access, early, matched.model)
-    serving = route.relay.serve(came, record)
-    return serving if seconds is None else _commented(serving, seconds, early, sender)
+    if seconds is None:
+        return await serving
+    ticking = asyncio.create_task(sender.comment_every(seconds, lambda: early.client_streams))
+    try:
+        return await serving
+    finally:
+        ticking.cancel()
 
 
 def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, wire: Wire, route: Route) -> None:
@@ -162,11 +197,6 @@ def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route
     return response
 
 
-async def _commented(serving: Awaitable[Served], seconds: float, early: EarlyBytes, sender: ResponseSender) -> Served:
-    async with sender.comments(seconds, lambda: early.client_streams):
-        return await serving
-
-
 async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
     """The rest of the API, any method, both directions as streams."""
     services, matched = _asked(scope)
@@ -174,80 +204,56 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
     request_id = request_id_of(headers)
     write_lines_for(request_id.decode())
     sender = ResponseSender(send, request_id, wire_over(matched.path))
-    pause_seconds = services.server.body_timeout_seconds
-    upload = Upload(Request(scope, receive), pause_seconds) if _has_body(headers) else None
-    if (refused := _unpassable(scope)) is not None:
-        await sender.refuse(refused)
-        return
+    upload = Upload(Request(scope, receive), services.server.body_timeout_seconds) if _has_body(headers) else None
+    answer: UpstreamResponse | None = None
     try:
-        if has_dot_segment(scope["path"]):
-            raise MalformedRequest("the path has a segment of dots")
+        _check_can_pass(scope)
         async with until_client_leaves(receive, upload.finished if upload else None) as stop_watching:
             body = await _body_of(upload)
             if len(services.routes.all) > 1 and asks_for_models(scope):
                 listed = await models_of(services.routes, headers)
                 await Response(listed, media_type="application/json")(scope, receive, send)
                 return
-            await _pass_on(scope, body, sender, stop_watching)
-    except ProxyError as error:
-        if sender.is_whole:
-            return  # the client left with all that it wanted
-        logger().warning(
-            "passthrough_failed",
-            request_id=request_id.decode(),
-            method=scope["method"],
-            path=scope["path"][:200],
-            code=error.code,
-            problem=error.message,
-        )
-        if upload is not None:
-            await upload.discard()
-        await sender.refuse(error)
-    except Exception:
-        await sender.refuse(_failure(request_id.decode()))
-
-
-async def _pass_on(
-    scope: Scope,
-    body: Outgoing | AsyncIterator[bytes] | None,
-    sender: ResponseSender,
-    stop_watching: Callable[[], object],
-) -> None:
-    services, matched = _asked(scope)
-    routes = services.routes
-    own = wire_beside(raw_path(scope))
-    route = routes.beside(own) if own is not None else None
-    route = route or routes.for_path(matched.path.partition(b"/v1")[2].decode("latin-1"))
-    target = _target(scope, _on(route, scope, matched, routes))
-    answer = await route.relay.pass_through(scope["method"], target, scope["headers"], body, wire_over(matched.path))
-    try:
-        await sender.pass_on(answer, stop_watching, [])
+            route = _route_beside(services.routes, scope)
+            answer = await route.relay.pass_through(
+                scope["method"], _target(scope, route), headers, body, wire_over(matched.path)
+            )
+            await sender.pass_on(answer, stop_watching)
+    except Exception as error:
+        if not sender.has_satisfied(error):
+            failure = reported(error, request_id.decode())
+            about = {"method": scope["method"], "path": scope["path"][:200]}
+            logger().warning("passthrough_failed", **about, code=failure.code, problem=failure.message)
+            if upload is not None:
+                await upload.discard()
+            await sender.refuse(failure)
     finally:
-        await sender.let_go(answer)
+        if answer is not None:
+            await sender.let_go(answer)
 
 
-def _unpassable(scope: Scope) -> ProxyError | None:
-    """Why a request goes nowhere; None for most."""
-    if _asks_for_websocket(scope):
-        return UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered", headers=_NO_UPGRADE)
-    return no_trace() if scope["method"] == "TRACE" else None
+def _check_can_pass(scope: Scope) -> None:
+    """Raises ProxyError for a request that goes nowhere."""
+    # A handshake is known by its key (RFC 6455 4.1); `Upgrade` itself is removed on the way.
+    if scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"]):
+        raise UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered", headers=_NO_UPGRADE)
+    if scope["method"] == "TRACE":
+        raise no_trace()
+    if _has_dot_segment(scope["path"]):
+        raise MalformedRequest("the path has a segment of dots")
 
 
-def greeting(scope: Scope) -> bytes | None:
-    """What a server that an upstream is says at `/`, for a client that looks whether it is there; browsers accept
-    HTML."""
-    if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
-        return None
-    if b"text/html" in header(scope["headers"], b"accept"):
-        return None
-    routes: Routes = scope["state"]["services"].routes
-    wires = (wire for wire in WIRES.values() if wire.greeting and routes.beside(wire) is not None)
-    return next((wire.greeting for wire in wires), None)
+def _has_dot_segment(path: str) -> bool:
+    """Whether a server could resolve the path to another one."""
+    return "." in path and _DOT_SEGMENT.search(path) is not None  # hardly any path has a dot
 
 
-async def greet(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer as that server does."""
-    await Response(greeting(scope), media_type="text/plain")(scope, receive, send)
+def _route_beside(routes: Routes, scope: Scope) -> Route:
+    """The route of a request that is passed through: to the server whose own API its path is, else by its path."""
+    own = wire_beside(raw_path(scope))
+    _, matched = _asked(scope)
+    beside = routes.beside(own) if own is not None else None
+    return beside or routes.for_path(matched.path.partition(b"/v1")[2].decode("latin-1"))
 
 
 async def _body_of(upload: Upload | None) -> Outgoing | AsyncIterator[bytes] | None:
@@ -262,23 +268,10 @@ def _has_body(headers: Headers) -> bool:
     return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
 
 
-def _target(scope: Scope, matched: PathMatch) -> WholePath:
+def _target(scope: Scope, route: Route) -> WholePath:
+    """Path and query on the host of the route's upstream."""
+    services, matched = _asked(scope)
+    if route is not services.routes.default:
+        matched = match_path(scope["method"], raw_path(scope), route.upstream.base_path) or matched
     query: bytes = scope["query_string"]
     return WholePath(matched.path + b"?" + query if query else matched.path)
-
-
-def _on(route: Route, scope: Scope, matched: PathMatch, routes: Routes) -> PathMatch:
-    """Move the match to another upstream's host."""
-    if route is routes.default:
-        return matched
-    return match_path(scope["method"], raw_path(scope), route.upstream.base_path) or matched
-
-
-def has_dot_segment(path: str) -> bool:
-    """Whether a server could resolve the path to another one."""
-    return "." in path and _DOT_SEGMENT.search(path) is not None  # hardly any path has a dot
-
-
-def _asks_for_websocket(scope: Scope) -> bool:
-    """Recognised by the key that every handshake has (RFC 6455 4.1); `Upgrade` itself is removed on the way."""
-    return scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"])

@@ -8,7 +8,6 @@ names the path or the parameter and does not repeat what was sent.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import html
 import os
 import re
@@ -36,6 +35,7 @@ from proxy.errors import (
     UpstreamError,
 )
 from proxy.shell.relay import AnyResponse, PeekedResponse
+from proxy.shell.resources import logger
 from proxy.shell.upstream import Headers, header
 from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, compress_api, like
 
@@ -65,6 +65,8 @@ class ResponseSender(Struct, eq=False):
     _send: Send
     _request_id: bytes
     _wire: Wire = DEFAULT
+    _own: Callable[[], Headers] = list
+    """Returns the proxy's own headers."""
     status: int = 0
     """Status of the response; 0 until it is decided."""
     is_committed: bool = False
@@ -83,38 +85,33 @@ class ResponseSender(Struct, eq=False):
         """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
         return self._wire.is_complete(self.last.joined)
 
-    async def pass_early(self, headers: Headers, own: Headers, piece: bytes) -> None:
+    def has_satisfied(self, error: Exception) -> bool:
+        """True if the client left with all that it wanted."""
+        return isinstance(error, ClientLeft) and self.is_whole
+
+    async def pass_early(self, headers: Headers, piece: bytes) -> None:
         """Pass on what the upstream sends before any content. `headers` are for a client that has none yet."""
         async with self._starting:
             if not (self.is_committed or self.status):  # a later round's head would be a second one
-                await self._begin(200, self._head(200, headers, own))
+                await self._begin(200, headers)
                 self.is_committed, self._as_events = True, self._wire.framing.is_stream(headers)
         await self._send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    @contextlib.asynccontextmanager
-    async def comments(self, seconds: float, wanted: Callable[[], bool]) -> AsyncIterator[None]:
-        """Send a comment at this interval. `wanted` is called before each: whether the client wants a stream is known
+    async def comment_every(self, seconds: float, wanted: Callable[[], bool]) -> None:
+        """Send comments until cancelled. `wanted` is called before each: whether the client wants a stream is known
         once its request has been read."""
         framing = self._wire.framing
         head = [(b"content-type", framing.content_type), (b"cache-control", b"no-cache")]
+        while framing.comment:
+            await asyncio.sleep(seconds)
+            if wanted():
+                await self.pass_early(head, framing.comment)
 
-        async def tick() -> None:
-            while framing.comment:
-                await asyncio.sleep(seconds)
-                if wanted():
-                    await self.pass_early(head, [], framing.comment)
-
-        ticking = asyncio.create_task(tick())
-        try:
-            yield
-        finally:
-            ticking.cancel()
-
-    async def pass_on(self, answer: AnyResponse, stop_watching: Callable[[], object], own: Headers) -> None:
-        """Forward the upstream's response, each piece as it arrives, with the proxy's `own` headers."""
+    async def pass_on(self, answer: AnyResponse, stop_watching: Callable[[], object]) -> None:
+        """Forward the upstream's response, each piece as it arrives."""
         self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
         if not self.is_committed:
-            await self._begin(answer.status, self._head(answer.status, answer.headers, own))
+            await self._begin(answer.status, answer.headers)
         elif not self._wire.framing.is_stream(answer.headers) if self._as_events else answer.status >= 400:
             whole = self._translated(whole if whole is not None else await _beginning(answer.chunks()))
         if whole is None:
@@ -148,7 +145,7 @@ class ResponseSender(Struct, eq=False):
         finally:
             await answer.aclose()
 
-    async def refuse(self, error: ProxyError, own: Headers | None = None) -> None:
+    async def refuse(self, error: ProxyError) -> None:
         """An error in the wire's shape; nothing if the response has begun, so that the server breaks it off."""
         if self.status or isinstance(error, ClientLeft):
             return
@@ -158,24 +155,23 @@ class ResponseSender(Struct, eq=False):
         if self.is_committed:
             body = self._translated(body)
         else:
-            await self._begin(error.status, [*answer.raw_headers, *(own or [])])
+            headers = [*answer.raw_headers, *self._own()]
+            await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body})
 
     async def _begin(self, status: int, headers: Headers) -> None:
+        """Send the head of the upstream's response. Its id stays visible under another name: its support asks for
+        it."""
+        left_out = b"content-length" if status in _WITHOUT_BODY else None
+        renamed = {b"x-request-id": b"x-upstream-request-id"}
+        kept = [(renamed.get(name, name), value) for name, value in headers if name != left_out]
+        headers = [*kept, (b"x-request-id", self._request_id), *self._own()]
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     def _translated(self, body: bytes) -> bytes:
         """A response that does not fit what has been sent of another, as an error at its end."""
         encode = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
         return encode(self.status, body)
-
-    def _head(self, status: int, headers: Headers, own: Headers) -> Headers:
-        """The headers of a response, with the proxy's `own`. The upstream's id stays visible under another name: its
-        support asks for it."""
-        left_out = b"content-length" if status in _WITHOUT_BODY else None
-        renamed = {b"x-request-id": b"x-upstream-request-id"}
-        kept = [(renamed.get(name, name), value) for name, value in headers if name != left_out]
-        return [*kept, (b"x-request-id", self._request_id), *own]
 
 
 async def _beginning(pieces: AsyncIterator[bytes]) -> bytes:
@@ -184,6 +180,15 @@ async def _beginning(pieces: AsyncIterator[bytes]) -> bytes:
     async for piece in pieces:
         body += piece[: _MAX_ERROR_BYTES - len(body)]
     return body
+
+
+def reported(error: Exception, request_id: str) -> ProxyError:
+    """The error for the client; the last resort: a defect of the proxy is logged, and the client gets the id of the
+    line."""
+    if isinstance(error, ProxyError):
+        return error
+    logger().error("request_failed", request_id=request_id, exc_info=error)
+    return ProxyError(f"the proxy failed; its log says why under request id {request_id}")
 
 
 def request_id_of(headers: Headers) -> bytes:

@@ -115,6 +115,7 @@ class Ready:
     """What requests do without, and why: of several upstreams those that do not respond (`upstreams[0]`, as in the
     settings), and `state`, the server of what replicas learn; empty: nothing."""
 
+
 @dataclass
 class NotReady:
     """Not ready: no upstream responds, or nothing can be stored."""
@@ -122,6 +123,7 @@ class NotReady:
     status: Literal["not ready"]
     reasons: Mapping[str, str]
     """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
+
 
 class Looked(NamedTuple):
     """The outcome of a look at everything."""
