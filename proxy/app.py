@@ -193,7 +193,7 @@ async def _running(
         for one in models:
             at_the_end.push_async_callback(one.upstream.aclose)
             at_the_end.push_async_callback(one.close)
-        for close in (shared.store.close, shared.resolver.aclose, services.readiness.close, history.close):
+        for close in (shared.store.close, shared.resolver.aclose, history.close):
             at_the_end.push_async_callback(close)
         for one in models:
             one.start()

@@ -159,6 +159,7 @@ def _running() -> tuple[asyncio.Runner, FastAPI]:
         let_go=lambda: None,
         guard=Guard(None, frozenset()),
         rights=rights,
+        tenants=_TENANTS,
         reader=reader,
         replacements=Replacements(),
     )

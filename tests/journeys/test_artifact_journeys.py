@@ -165,8 +165,8 @@ NO_QUERIES = [
     ("?json=/a", 400, "json"),
     ("?download=1", 400, "download"),
     ("?lines=1-&lines=2-", 400, None),
-    ("?lines=%FF", 400, None),
-    ("?" + "&".join(f"a{n}=1" for n in range(50)), 400, None),
+    ("?lines=%FF", 400, "lines"),
+    ("?" + "&".join(f"a{n}=1" for n in range(50)), 400, "a0"),
 ]
 
 

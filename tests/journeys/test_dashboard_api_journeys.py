@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -165,7 +166,7 @@ def test_a_request_is_reported_while_it_runs_and_when_it_ends(build: Any, monkey
 
 
 def test_only_so_many_pages_listen_at_a_time(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.shell.endpoints.operator.MAX_LISTENERS", 0)
+    monkeypatch.setattr("proxy.shell.endpoints.operator.listeners", asyncio.Semaphore(0))
     answer = build().client.get(build().proxies[0].removesuffix("/v1") + "/events")
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "too_many_listeners")
 

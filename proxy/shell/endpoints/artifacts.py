@@ -10,12 +10,12 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
-from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi import Query as InQuery
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from proxy.core.artifact_reading import (
@@ -44,7 +44,6 @@ from proxy.shell.endpoints.responses import (
     REFUSED,
     request_id_of,
     shaped,
-    unknown_path,
 )
 from proxy.shell.endpoints.services import Services, Serving
 from proxy.shell.http import read_body, until_client_leaves
@@ -129,7 +128,7 @@ router = APIRouter(tags=["artifacts"], dependencies=[Depends(CLIENT_KEY)], defau
 async def mcp(request: Request, services: Serving) -> Response:
     """JSON-RPC over streamable HTTP, without sessions, with `mcp: true`."""
     if services.mcp is None:
-        return await unknown_path(request)
+        raise HTTPException(404)
     if request.method != "POST":
         problem = "MCP is spoken here with POST; there are no sessions, and no stream to listen to"
         raise MethodNotAllowed(problem, headers={"allow": "POST"})
@@ -213,7 +212,9 @@ class Content(StreamingResponse):
 
 async def _read(request: Request, services: Services, name: str, request_id: str | None, byte_range: str) -> Response:
     """Raises ProxyError, and MissingKey if a key might open what was not found."""
-    parameters = _parameters(request.scope["query_string"])
+    pairs = request.query_params.multi_items()
+    if len(parameters := dict(pairs)) < len(pairs):
+        raise BadArtifactQuery("each parameter may occur only once")
     tenant = services.rights.tenant_of(request.scope)
     try:
         if request_id is not None:
@@ -221,7 +222,7 @@ async def _read(request: Request, services: Services, name: str, request_id: str
         query = Query.parse(parameters)
         stored = await services.reader.find(name, tenant)
     except ArtifactNotFound:
-        if tenant is not None and services.rights.needs_key(request.scope):
+        if tenant is not None and services.tenants.needs_key(request.scope["headers"]):
             raise MissingKey(
                 "artifact not found without a key: send the API key of its request, in the same header"
             ) from None
@@ -263,17 +264,6 @@ def _whole(request: Request, services: Services, stored: Stored, byte_range: str
     if request.method == "HEAD":
         return Response(headers=headers)
     return Content(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
-
-
-def _parameters(query_string: bytes) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query_string.decode("ascii"), keep_blank_values=True, max_num_fields=20, errors="strict")
-    except ValueError:
-        raise BadArtifactQuery("the query must be `name=value` pairs in UTF-8, at most 20, joined by `&`") from None
-    parameters = dict(pairs)
-    if len(parameters) < len(pairs):
-        raise BadArtifactQuery("each parameter may occur only once")
-    return parameters
 
 
 def _requested_bytes(byte_range: str, size: int, headers: Mapping[str, str]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ goes to an upstream.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Request, Response
@@ -17,9 +17,9 @@ from pydantic import WithJsonSchema
 from proxy.core.artifact import Artifact
 from proxy.core.compaction import Compressed
 from proxy.core.text import count_lines
-from proxy.errors import ArtifactNotFound, CompressionFailed, CompressionTimeout, ProxyError
+from proxy.errors import ArtifactNotFound, CompressionFailed, CompressionTimeout
 from proxy.shell.artifacts import ArtifactsByHash, Record
-from proxy.shell.endpoints.responses import JSON_RESPONSES, OPERATOR_KEY, request_id_of
+from proxy.shell.endpoints.responses import HEADERS, JSON_RESPONSES, OPERATOR_KEY, reported, request_id_of
 from proxy.shell.endpoints.services import Services, Serving
 from proxy.shell.http import plain_body, read_body, until_client_leaves
 from proxy.shell.resources import BoundedMap, Share, in_thread, logger, write_lines_for
@@ -51,19 +51,17 @@ class _Asked(NamedTuple):
     request_id: str
     share: Share
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """Headers of the response."""
-        return {"x-request-id": self.request_id, "cache-control": "no-store"}
-
     async def body(self) -> bytes:
-        """Read the body. Raises ProxyError."""
-        server = self.services.server
-        return await read_body(self.request, server.max_body_bytes, server.body_timeout_seconds, self.share)
+        """The body without its compression. Raises ProxyError."""
+        server, headers = self.services.server, self.request.scope["headers"]
+        body = await read_body(self.request, server.max_body_bytes, server.body_timeout_seconds, self.share)
+        return await in_thread(plain_body, body, headers, server.max_body_bytes)
 
-    async def plain(self, body: bytes) -> bytes:
-        """Decompress a body. Raises ProxyError."""
-        return await in_thread(plain_body, body, self.request.scope["headers"], self.services.server.max_body_bytes)
+    async def answered(self, work: Awaitable[bytes]) -> Response:
+        """The response, unless the client leaves before. Raises ProxyError."""
+        async with until_client_leaves(self.request.receive):
+            content = await work
+        return Response(content, headers={**HEADERS, "x-request-id": self.request_id}, media_type="application/json")
 
 
 async def admitted(request: Request, services: Serving) -> AsyncIterator[_Asked]:
@@ -75,11 +73,9 @@ async def admitted(request: Request, services: Serving) -> AsyncIterator[_Asked]
     tenant, share = services.tenants.tenant_of(request.scope["headers"]).hex(), services.workload.share()
     try:
         yield _Asked(request, services, services.by_hash, tenant, request_id, share)
-    except ProxyError:
-        raise
-    except Exception:
-        logger().exception("request_failed", request_id=request_id)
-        raise CompressionFailed(f"the proxy failed; its log says why under request id {request_id}") from None
+    except Exception as error:
+        failure = reported(error, request_id)
+        raise failure if failure is error else CompressionFailed(failure.message) from None
     finally:
         share.release()
 
@@ -93,17 +89,16 @@ async def compress(asked: _Admitted) -> Response:
     model."""
     body = await asked.body()
     try:
-        async with until_client_leaves(asked.request.receive), asyncio.timeout(COMPRESS_SECONDS):
-            answer = await _compressed(asked, body)
+        async with asyncio.timeout(COMPRESS_SECONDS):
+            return await asked.answered(_compressed(asked, body))
     except TimeoutError:
         raise CompressionTimeout(f"the messages were not compressed within {COMPRESS_SECONDS:g} s") from None
-    return Response(answer, headers=asked.headers, media_type="application/json")
 
 
 @gateways.post("/v1/retrieve", summary="An original")
 async def retrieve(asked: _Admitted) -> Response:
     """What was taken out under the `hash` of the body, with `compress_api: true`."""
-    return await original(asked, compress_api.hash_in(await asked.plain(await asked.body())))
+    return await original(asked, compress_api.hash_in(await asked.body()))
 
 
 @gateways.get("/v1/retrieve/{hash:path}", summary="An original")
@@ -114,13 +109,11 @@ async def original(
     ],
 ) -> Response:
     """The same for a GET."""
-    async with until_client_leaves(asked.request.receive):
-        answer = await _original(asked, hash)
-    return Response(answer, headers=asked.headers, media_type="application/json")
+    return await asked.answered(_original(asked, hash))
 
 
 async def _compressed(asked: _Asked, body: bytes) -> bytes:
-    parsed = await in_thread(compress_api.compress_request_in, await asked.plain(body))
+    parsed = await in_thread(compress_api.compress_request_in, body)
     planner = (await asked.services.routes.of(compress_api.WIRE, [], body)).planner
     is_bypassed = asked.request.headers.get(BYPASS_HEADER, "").lower() == "true"
     protected = _EVERY_MESSAGE if is_bypassed else parsed.protected
@@ -145,21 +138,22 @@ async def _original(asked: _Asked, digest: str) -> bytes:
         raise ArtifactNotFound("nothing is kept under this; a hash has 12 to 24 of 0-9 and a-f")
     record, stored = await asked.by_hash.find(digest, asked.tenant)
     await asked.share.take(stored.size)
-    content = await asked.by_hash.content(stored)
+    content, kept = await asked.by_hash.content(stored), stored.metadata
     count = (_retrievals.get((asked.tenant, digest)) or 0) + 1
     _retrievals.put((asked.tenant, digest), count)
     answer = await in_thread(
         compress_api.original_body,
         digest,
         content,
-        stored.metadata.media_type,
-        tool=stored.metadata.tool,
+        kept.media_type,
+        tool=kept.tool,
         tokens=record.tokens,
         lines=record.lines,
         count=count,
     )
-    sizes = {"status": 200, "sent_bytes": len(answer)}
-    logger().info("artifact_read", request_id=asked.request_id, artifact=stored.name, **sizes)
+    logger().info(
+        "artifact_read", request_id=asked.request_id, artifact=stored.name, status=200, sent_bytes=len(answer)
+    )
     return answer
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import functools
 import hmac
 import ipaddress
@@ -53,7 +54,7 @@ class Guard:
         self._names = frozenset({"localhost", *(name.lower() for name in host_names)})
         self._lends_key = lends_key
         self._wrong_key_seconds = wrong_key_seconds
-        self._slowed = 0
+        self._slowed = asyncio.Semaphore(MAX_SLOWED)
 
     def stranger(self, scope: Mapping[str, Any]) -> NotFromHere | None:
         """Why a request may be that of a web page that has no business here; None for all others. An address in `Host`
@@ -61,10 +62,10 @@ class Guard:
         if not self._lends_key:
             return None
         headers: Headers = scope["headers"]
-        host, origin = header(headers, b"host").decode("latin-1"), _origin_of(headers)
+        host, origin = _host_and_origin(headers)
         if host and not (self._is_of_this_machine(name := _name_of(host)) or _is_address(name)):
             return NotFromHere(f"the proxy answers to localhost, to addresses and to known names only, {_BECAUSE}")
-        if origin is not None and not (_is_own(origin, host) or self._is_of_this_machine(_name_of_origin(origin))):
+        if origin and not (_is_own(origin, host) or self._is_of_this_machine(_name_of(origin.partition("://")[2]))):
             return NotFromHere(f"the proxy does not answer web pages from other hosts, {_BECAUSE}")
         return None
 
@@ -73,27 +74,23 @@ class Guard:
         try:
             self.check(scope)
         except WrongKey:
-            headers: Headers = scope["headers"]
-            client, front = scope.get("client"), header(headers, b"x-forwarded-for").decode("latin-1")
+            front = header(scope["headers"], b"x-forwarded-for").decode("latin-1")
             logger().warning(
                 "wrong_admin_key",
-                client=client[0] if client else None,
+                client=(scope.get("client") or [None])[0],
                 forwarded_for=front[:_SAID_CHARACTERS] or None,
                 path=scope["path"][:_SAID_CHARACTERS],
             )
-            if self._slowed < MAX_SLOWED:
-                self._slowed += 1
-                try:
+            if not self._slowed.locked():
+                async with self._slowed:
                     await asyncio.sleep(self._wrong_key_seconds)
-                finally:
-                    self._slowed -= 1
             raise
 
     def check(self, scope: Mapping[str, Any]) -> None:
         """Check without the delay and without a log line. Raises KeyNeeded or NotFromHere."""
         headers: Headers = scope["headers"]
-        host, origin = header(headers, b"host").decode("latin-1"), _origin_of(headers)
-        if origin is not None and not _is_own(origin, host):
+        host, origin = _host_and_origin(headers)
+        if origin and not _is_own(origin, host):
             raise NotFromHere("this page does not answer requests of other web pages")
         if self._key is not None:
             _check_key(header(headers, b"authorization").decode("latin-1"), self._key)
@@ -124,19 +121,14 @@ def listens_here_only(host: str) -> bool:
     return host.lower() == "localhost" or is_loopback(host)
 
 
-def _origin_of(headers: Headers) -> str | None:
+def _host_and_origin(headers: Headers) -> tuple[str, str]:
     """A browser sends the `Origin` of a foreign page that calls; programs send none."""
-    return header(headers, b"origin").decode("latin-1") or None
+    return header(headers, b"host").decode("latin-1"), header(headers, b"origin").decode("latin-1")
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """Whether it is that of a page of ours."""
+    """True if `origin` is this proxy."""
     return origin.partition("://")[2].lower() == host.lower()
-
-
-def _name_of_origin(origin: str) -> str:
-    """The name in an `Origin`; empty if there is none, as in `null`."""
-    return _name_of(origin.partition("://")[2])
 
 
 def _check_key(authorization: str, key: bytes) -> None:
@@ -188,17 +180,8 @@ class ArtifactRights:
 
     def tenant_of(self, scope: Scope) -> str | None:
         """The tenant whose artifacts it may read; None: those of any tenant."""
-        if self._open_on_loopback and self._is_local(scope):
-            return None
+        if self._open_on_loopback:
+            with contextlib.suppress(NotFromHere):
+                self._guard.check(scope)
+                return None
         return self._tenants.tenant_of(scope["headers"]).hex()
-
-    def needs_key(self, scope: Scope) -> bool:
-        """Whether a key would open what this request may not read."""
-        return self._tenants.needs_key(scope["headers"])
-
-    def _is_local(self, scope: Scope) -> bool:
-        try:
-            self._guard.check(scope)
-        except NotFromHere:
-            return False
-        return True

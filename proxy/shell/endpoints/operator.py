@@ -57,7 +57,7 @@ MAX_CONVERSATIONS: Final = 100
 """In one response."""
 _LARGEST_ID: Final = 2**53
 """The largest whole number that every reader of JSON keeps."""
-_listeners: Final[set[object]] = set()
+listeners: Final = asyncio.Semaphore(MAX_LISTENERS)
 _FOLDER: Final = Path(proxy.__file__).parent / "dashboard"
 _DASHBOARD_TYPES: Final = {
     "index.html": "text/html",
@@ -152,13 +152,10 @@ async def guarded(request: Request, services: Serving) -> None:
 
 async def one_listener() -> AsyncIterator[None]:
     """A dependency that counts those who follow what happens. Raises TooManyListeners."""
-    if len(_listeners) >= MAX_LISTENERS:
+    if listeners.locked():
         raise TooManyListeners(f"{MAX_LISTENERS} pages are listening already; /decisions has the same")
-    _listeners.add(listener := object())
-    try:
+    async with listeners:
         yield
-    finally:
-        _listeners.remove(listener)
 
 
 status = APIRouter(tags=["status"])

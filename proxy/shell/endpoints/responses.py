@@ -244,14 +244,12 @@ password.</p>
 
 def add_refusals(app: FastAPI) -> None:
     """Respond to errors that endpoints raise, to parameters that they cannot read, and to what no endpoint takes."""
-    app.add_exception_handler(ProxyError, _refused)
-    app.add_exception_handler(RequestValidationError, _wrong_parameter)
-    app.add_exception_handler(404, unknown_path)
-    app.add_exception_handler(405, _wrong_method)
+    for kind in (ProxyError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, _refuse)
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, ProxyError)
+async def _refuse(request: Request, failure: Exception) -> Response:
+    error = _meaning(request, failure)
     answer = refusal(error, request.scope["headers"], HEADERS)
     if isinstance(error, KeyNeeded | NotFromHere) and "text/html" in request.headers.get("accept", ""):
         content: str | bytes = _PAGE.format(message=html.escape(error.message))
@@ -265,29 +263,23 @@ async def _refused(request: Request, error: Exception) -> Response:
     return Response(content, error.status, headers | more, kind)
 
 
-async def _wrong_parameter(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    wrong = error.errors()[0]
-    name = str(wrong["loc"][1])
-    return await _refused(request, MalformedRequest(f"`{name}`: {wrong['msg']}", param=name))
-
-
-async def _wrong_method(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    methods = (error.headers or {})["Allow"].split(", ")
-    allowed = ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
-    return await _refused(request, MethodNotAllowed(f"this path takes {allowed}", headers={"allow": allowed}))
-
-
-async def unknown_path(request: Request, _: Exception | None = None) -> Response:
-    """404 for an unknown path, with the base URL that was probably meant."""
-    headers = request.scope["headers"]
+def _meaning(request: Request, failure: Exception) -> ProxyError:
+    """What was raised, FastAPI's own refusals included, as an error of the proxy."""
+    match failure:
+        case ProxyError():
+            return failure
+        case RequestValidationError():
+            wrong = failure.errors()[0]
+            name = str(wrong["loc"][1])
+            return MalformedRequest(f"`{name}`: {wrong['msg']}", param=name)
+        case HTTPException(status_code=405, headers={"Allow": methods}):
+            allowed = methods.replace("GET", "GET, HEAD")
+            return MethodNotAllowed(f"this path takes {allowed}", headers={"allow": allowed})
     if request.method == "TRACE":
-        return refusal(no_trace(), headers)
-    host = request.headers.get("host") or "HOST:PORT"
-    meant = like(raw_path(request.scope))
+        return no_trace()
+    host, meant = request.headers.get("host") or "HOST:PORT", like(raw_path(request.scope))
     hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
-    return refusal(UnknownPath(f"nothing is served at this path; {hint}"), headers)
+    return UnknownPath(f"nothing is served at this path; {hint}")
 
 
 def no_trace() -> MethodNotAllowed:

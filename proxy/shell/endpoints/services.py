@@ -151,33 +151,22 @@ class Readiness:
         self._clock = clock
         self._looked = Looked(is_ready=False, problems={})
         self._good_until = float("-inf")
-        self._look: asyncio.Task[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def looked(self) -> Looked:
         """The outcome of the last look, which was not long ago."""
-        if self._clock() >= self._good_until:
-            if self._look is None or self._look.done():
-                self._look = asyncio.create_task(self._look_at_all(), name="readiness")
-            await asyncio.shield(self._look)  # another probe may wait for it, too
-        return self._looked
+        async with self._one_at_a_time:
+            if self._clock() >= self._good_until:
+                found = await asyncio.gather(*(_checked(check) for check in self._checks.values()))
+                problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
+                has_upstream = any(name not in problems for name in self._upstreams)
+                self._looked = Looked(has_upstream and self._optional.issuperset(problems), problems)
+                self._good_until = self._clock() + (NOT_READY_SECONDS if problems else READY_SECONDS)
+            return self._looked
 
     async def problems(self) -> Mapping[str, str]:
         """Problems found by the last check."""
         return (await self.looked()).problems
-
-    async def close(self) -> None:
-        """Cancel the check that is under way."""
-        if self._look is not None:
-            self._look.cancel()
-            await asyncio.gather(self._look, return_exceptions=True)
-
-    async def _look_at_all(self) -> None:
-        found = await asyncio.gather(*(_checked(check) for check in self._checks.values()))
-        problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
-        has_upstream = any(name not in problems for name in self._upstreams)
-        is_ready = has_upstream and self._optional.issuperset(problems)
-        self._looked = Looked(is_ready, problems)
-        self._good_until = self._clock() + (NOT_READY_SECONDS if problems else READY_SECONDS)
 
 
 async def _checked(check: Check) -> str | None:
