@@ -1,8 +1,8 @@
-"""The application: FastAPI, with the agents' API as its first route and the operator's endpoints after it.
+"""The application: FastAPI, with the agents' API before its router and the operator's endpoints in it.
 
 Rule: it is created once for a process, as FastAPI's caches keep each one that is created, and refers to no settings: a
-reload replaces `app.state.services`. A request of an agent is matched by its path as the client wrote it, and served by
-a raw ASGI application; FastAPI describes such paths, but parses neither requests nor responses.
+reload replaces `app.state.services`. FastAPI describes the agents' paths, but parses neither their requests nor their
+responses.
 """
 
 from __future__ import annotations
