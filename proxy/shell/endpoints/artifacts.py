@@ -39,13 +39,12 @@ from proxy.errors import (
 )
 from proxy.shell.artifacts import ArtifactStat, Stored, is_artifact
 from proxy.shell.endpoints.responses import (
-    CLIENT_KEY,
     JSON_RESPONSES,
     REFUSED,
     request_id_of,
     shaped,
 )
-from proxy.shell.endpoints.services import Services, Serving
+from proxy.shell.endpoints.services import CLIENT_KEY, Services, Serving
 from proxy.shell.http import read_body, until_client_leaves
 from proxy.shell.resources import logger
 

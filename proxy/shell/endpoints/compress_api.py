@@ -19,8 +19,8 @@ from proxy.core.compaction import Compressed
 from proxy.core.text import count_lines
 from proxy.errors import ArtifactNotFound, CompressionFailed, CompressionTimeout
 from proxy.shell.artifacts import ArtifactsByHash, Record
-from proxy.shell.endpoints.responses import HEADERS, JSON_RESPONSES, OPERATOR_KEY, reported, request_id_of
-from proxy.shell.endpoints.services import Services, Serving
+from proxy.shell.endpoints.responses import HEADERS, JSON_RESPONSES, reported, request_id_of
+from proxy.shell.endpoints.services import Services, Serving, operator_only
 from proxy.shell.http import plain_body, read_body, until_client_leaves
 from proxy.shell.resources import BoundedMap, Share, in_thread, logger, write_lines_for
 from proxy.wire import compress_api
@@ -35,7 +35,7 @@ _HASH: Final = compress_api.HASH.pattern
 
 
 gateways = APIRouter(
-    tags=["gateways"], dependencies=[Depends(OPERATOR_KEY)], responses=JSON_RESPONSES, default_response_class=Response
+    tags=["gateways"], dependencies=[Depends(operator_only)], responses=JSON_RESPONSES, default_response_class=Response
 )
 _retrievals: Final[BoundedMap[tuple[str, str], int]] = BoundedMap(_MAX_COUNTED)
 """Counts since this process began, by tenant and hash."""
@@ -68,7 +68,6 @@ async def admitted(request: Request, services: Serving) -> AsyncIterator[_Asked]
     """A dependency of these endpoints. Raises ProxyError: callers take a 503 for a defect of the proxy."""
     request_id = request_id_of(request.scope["headers"]).decode()
     write_lines_for(request_id)
-    await services.guard.admit(request.scope)
     assert services.by_hash is not None, "else the path is the upstream's"
     tenant, share = services.tenants.tenant_of(request.scope["headers"]).hex(), services.workload.share()
     try:

@@ -27,11 +27,10 @@ from proxy.core.text import jsontext
 from proxy.errors import TooManyListeners, UnknownDecision, UnknownPath
 from proxy.shell.endpoints.responses import (
     HEADERS,
-    OPERATOR_KEY,
     REFUSED,
     shaped,
 )
-from proxy.shell.endpoints.services import NotReady, Ready, Reload, Reloaded, Serving
+from proxy.shell.endpoints.services import NotReady, Ready, Reload, Reloaded, Serving, operator_only
 from proxy.shell.http import STATE_KEY, plain_body, read_body
 from proxy.shell.operator import (
     MAX_HOURS,
@@ -145,11 +144,6 @@ class Conversations:
     conversations: list[Conversation]
 
 
-async def guarded(request: Request, services: Serving) -> None:
-    """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
-    await services.guard.admit(request.scope)
-
-
 async def one_listener() -> AsyncIterator[None]:
     """A dependency that counts those who follow what happens. Raises TooManyListeners."""
     if listeners.locked():
@@ -159,8 +153,8 @@ async def one_listener() -> AsyncIterator[None]:
 
 
 status = APIRouter(tags=["status"])
-operator = APIRouter(dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], responses=REFUSED)
-pages = APIRouter(dependencies=[Depends(guarded), Depends(OPERATOR_KEY)], tags=["pages"])
+operator = APIRouter(dependencies=[Depends(operator_only)], responses=REFUSED)
+pages = APIRouter(dependencies=[Depends(operator_only)], tags=["pages"])
 
 
 @status.get("/healthz/", include_in_schema=False)
@@ -311,7 +305,7 @@ async def current_status(
     token, port = request.app.state.token, (request.scope.get("server") or ("", 0))[1]
     nonce, proof = (request.headers.get(name, "") for name in (NONCE_HEADER, PROOF_HEADER))
     if not is_proven(token, "command", port, nonce, proof):
-        await guarded(request, services)
+        await services.guard.admit(request.scope)
     response = json_response(await services.overview.status(full=full))
     if token is not None and nonce:
         response.headers[PROOF_HEADER] = proof_of(token, "proxy", port, nonce)

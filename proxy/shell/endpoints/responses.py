@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.security import HTTPBearer
 from msgspec import Struct, field
 from pydantic import ConfigDict, with_config
 from starlette.exceptions import HTTPException
@@ -214,17 +213,6 @@ JSON_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
     200: {"description": "The answer.", "content": {"application/json": {}}},
     "4XX": {"description": "Why not."},
 }
-OPERATOR_KEY: Final = HTTPBearer(
-    scheme_name="operator_key",
-    description="`server.admin_key`, also as the password of HTTP's Basic. If it is not set, clients on this machine "
-    "need none, and others are refused.",
-    auto_error=False,  # the guard decides; this is only for the description
-)
-CLIENT_KEY: Final = HTTPBearer(
-    scheme_name="client_key",
-    description="The API key of the request that the artifact was taken from; none if that request had none.",
-    auto_error=False,
-)
 
 
 _PAGE: Final = """\

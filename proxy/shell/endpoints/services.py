@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 from fastapi import Depends, Request
+from fastapi.security import HTTPBearer
 from msgspec import Struct, field
 from starlette.types import ASGIApp
 
@@ -93,6 +94,22 @@ async def services_of(request: Request) -> Services:
 
 Serving = Annotated[Services, Depends(services_of)]
 """A parameter of an endpoint."""
+OPERATOR_KEY: Final = HTTPBearer(
+    scheme_name="operator_key",
+    description="`server.admin_key`, also as the password of HTTP's Basic. If it is not set, clients on this machine "
+    "need none, and others are refused.",
+    auto_error=False,  # the guard decides; this is only for the description
+)
+CLIENT_KEY: Final = HTTPBearer(
+    scheme_name="client_key",
+    description="The API key of the request that the artifact was taken from; none if that request had none.",
+    auto_error=False,
+)
+
+
+async def operator_only(request: Request, services: Serving, _: Annotated[object, Depends(OPERATOR_KEY)]) -> None:
+    """A dependency of the operator's endpoints. Raises KeyNeeded and NotFromHere."""
+    await services.guard.admit(request.scope)
 
 
 Check: TypeAlias = Callable[[], Awaitable[str | None]]
