@@ -6,9 +6,8 @@ only; a browser never runs content that a model or a tool wrote.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
@@ -166,47 +165,40 @@ async def artifact(
     """The whole, a range of bytes, a page of lines, a search, a part of JSON, a description, or its replacement
     text."""
     request_id = request_id_of(request.scope["headers"]).decode()
-    note = functools.partial(_note, request_id, name)
+    about = {"request_id": request_id, "artifact": name if is_artifact(name) else None}
     try:
         async with until_client_leaves(request.receive):
             answer = await _read(request, services, name, parameters.instead, range or "")
     except ProxyError as error:
-        note(error.status, 0)
+        logger().info("artifact_read", **about, status=error.status, sent_bytes=0)
         error.headers = {**_GUARD, **error.headers}
         raise
     answer.headers["x-request-id"] = request_id
-    if isinstance(answer, Content):
-        answer.note = note
-    else:
-        note(answer.status_code, 0 if request.method == "HEAD" else len(answer.body))
-    return answer
+    return LoggedResponse(answer, about)
 
 
-def _note(request_id: str, name: str, status: int, sent_bytes: int) -> None:
-    known = name if is_artifact(name) else None
-    logger().info("artifact_read", request_id=request_id, artifact=known, status=status, sent_bytes=sent_bytes)
+class LoggedResponse(Response):
+    """A response that is logged at its end; where a piece of it cannot be read, the server breaks it off."""
 
-
-class Content(StreamingResponse):
-    """Pieces of an artifact; where one cannot be read, the server breaks the response off."""
-
-    note: Callable[[int, int], None]
-    """Called at the end with the status and the bytes that were sent."""
+    def __init__(self, answer: Response, about: Mapping[str, object]) -> None:
+        super().__init__()
+        self._answer = answer
+        self._about = about
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status, sent_bytes = self.status_code, 0
+        status, sent_bytes = self._answer.status_code, 0
 
         async def counted(message: Message) -> None:
             nonlocal sent_bytes
             await send(message)
-            sent_bytes += len(message.get("body", b""))
+            sent_bytes += 0 if scope["method"] == "HEAD" else len(message.get("body", b""))
 
         try:
-            await super().__call__(scope, receive, counted)
+            await self._answer(scope, receive, counted)
         except ProxyError as error:
             status = error.status
         finally:
-            self.note(status, sent_bytes)
+            logger().info("artifact_read", **self._about, status=status, sent_bytes=sent_bytes)
 
 
 async def _read(request: Request, services: Services, name: str, request_id: str | None, byte_range: str) -> Response:
@@ -262,7 +254,7 @@ def _whole(request: Request, services: Services, stored: Stored, byte_range: str
     }
     if request.method == "HEAD":
         return Response(headers=headers)
-    return Content(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
+    return StreamingResponse(services.reader.pieces(stored, start, stop), 206 if is_part else 200, headers)
 
 
 def _requested_bytes(byte_range: str, size: int, headers: Mapping[str, str]) -> tuple[int, int]:
