@@ -79,7 +79,7 @@ def _agents_app(services: Services, scope: Scope, matched: PathMatch | None) -> 
     if (stranger := services.guard.stranger(scope)) is not None:
         logger().info("request_refused", status=stranger.status, code=stranger.code, problem=stranger.message)
         wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
-        return refusal(stranger, scope["headers"], wire=wire)
+        return refusal(stranger, request_id_of(scope["headers"]), wire=wire)
     if matched is None:
         greeting = _greeting(services.routes, scope)
         return None if greeting is None else Response(greeting, media_type="text/plain")

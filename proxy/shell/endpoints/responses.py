@@ -149,7 +149,7 @@ class ResponseSender(Struct, eq=False):
         if self.status or isinstance(error, ClientLeft):
             return
         self.status = error.status
-        answer = refusal(error, [(b"x-request-id", self._request_id)], wire=self._wire)
+        answer = refusal(error, self._request_id, wire=self._wire)
         body = bytes(answer.body)
         if self.is_committed:
             body = self._translated(body)
@@ -238,7 +238,7 @@ def add_refusals(app: FastAPI) -> None:
 
 async def _refuse(request: Request, failure: Exception) -> Response:
     error = _meaning(request, failure)
-    answer = refusal(error, request.scope["headers"], HEADERS)
+    answer = refusal(error, request_id_of(request.scope["headers"]), HEADERS)
     if isinstance(error, KeyNeeded | NotFromHere) and "text/html" in request.headers.get("accept", ""):
         content: str | bytes = _PAGE.format(message=html.escape(error.message))
         kind, more = "text/html", {"content-security-policy": "default-src 'none'"}
@@ -279,12 +279,12 @@ def no_trace() -> MethodNotAllowed:
 
 
 def refusal(
-    error: ProxyError, headers: Headers, own: Mapping[str, str] = MappingProxyType({}), wire: Wire = DEFAULT
+    error: ProxyError, request_id: bytes, own: Mapping[str, str] = MappingProxyType({}), wire: Wire = DEFAULT
 ) -> Response:
-    """The response to a refused request with these headers, in the wire's shape."""
-    request_id = request_id_of(headers).decode()
-    described = {**own, **error.headers, "x-request-id": request_id, wire.id_header.decode(): request_id}
-    return Response(wire.error(error, request_id), error.status, described, wire.content_type.decode())
+    """The response to a refused request, in the wire's shape."""
+    name = request_id.decode()
+    described = {**own, **error.headers, "x-request-id": name, wire.id_header.decode(): name}
+    return Response(wire.error(error, name), error.status, described, wire.content_type.decode())
 
 
 def raw_path(scope: Scope) -> bytes:
