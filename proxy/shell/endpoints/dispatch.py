@@ -212,7 +212,9 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
             body = await _body_of(upload)
             if len(services.routes.all) > 1 and asks_for_models(scope):
                 listed = await models_of(services.routes, headers)
-                await Response(listed, media_type="application/json")(scope, receive, send)
+                stop_watching()
+                answered = {"x-request-id": request_id.decode()}
+                await Response(listed, headers=answered, media_type="application/json")(scope, receive, send)
                 return
             route = _route_beside(services.routes, scope)
             answer = await route.relay.pass_through(
