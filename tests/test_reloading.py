@@ -104,7 +104,7 @@ def made(monkeypatch):
         return found[-1]
 
     monkeypatch.setattr(app, "create_services", make)
-    monkeypatch.setattr("proxy.shell.endpoints.api.fitted", fitted)
+    monkeypatch.setattr("proxy.shell.endpoints.dispatch.fitted", fitted)
     monkeypatch.setattr(reloading, "forget_what_is_gone", lambda: None)
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     return found
@@ -156,14 +156,14 @@ async def test_a_request_ends_where_it_began_and_the_former_services_after_it(tm
     assert (await server.start())["type"] == "lifespan.startup.complete"
     early = asyncio.create_task(server.ask(go_on))
     await asyncio.sleep(0)
-    assert (await server.reload())["status"] == "reloaded"
+    assert (await server.reload()).status == "reloaded"
     assert await server.ask() == "observe"
     assert not made[0].ended
     go_on.set()
     assert await early == "on"
-    assert (await server.reload())["status"] == "unchanged"
+    assert (await server.reload()).status == "unchanged"
     wanted[0] = settings(tmp_path, mode="on")
-    assert (await server.reload())["status"] == "reloaded"
+    assert (await server.reload()).status == "reloaded"
     assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
     assert [one.ended for one in made] == [True, True, True]
 
@@ -221,10 +221,10 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
         assert shared() == before
         assert followed == []
     wanted = settings(tmp_path, **changed)
-    assert (await api.state.reload())["status"] == "reloaded"
+    assert (await api.state.reload()).status == "reloaded"
     assert (*shared(), len(followed)) == (True, 7, 1)
     wanted = settings(tmp_path, **stated)
-    assert (await api.state.reload())["status"] == "reloaded"
+    assert (await api.state.reload()).status == "reloaded"
     assert shared() == before
     assert (await server.tell("shutdown"))["type"] == "lifespan.shutdown.complete"
 
