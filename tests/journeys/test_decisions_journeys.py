@@ -70,10 +70,9 @@ def test_a_wrong_method_is_refused_in_openais_shape(build: Any, method: str, pat
 
 def test_the_number_of_requested_decisions_is_checked_against_what_is_stored(build: Any) -> None:
     world = build()
-    for limit in ("", "0", "501", "-1", "x", "²", "000000001" + "0" * 5_000):
-        answer = at(world, f"/decisions?limit={limit}")
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit")
-        assert "from 1 to 500" in answer.json()["error"]["message"]
+    for limit in ("", "0", "501", "-1", "x", "²", "٣", "9" * 5_000, "000000001" + "0" * 5_000):
+        answer = at(world, "/decisions", params={"limit": limit})
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit"), limit
     assert at(world, "/decisions?limit=500").status_code == 200
 
 
@@ -137,13 +136,6 @@ def test_an_id_of_the_client_may_hold_anything_that_is_seen(build: Any) -> None:
     world.ask(one_call("x"), x_request_id=name)
     world.logged("request_done")
     assert at(world, f"/decisions/{quote(name, safe='')}").json()["record"]["request_id"] == name
-
-
-def test_limits_of_the_list_are_checked(build: Any) -> None:
-    world = build()
-    for limit in ("0", "501", "-1", "x", "٣", "9" * 5_000):
-        answer = at(world, "/decisions", params={"limit": limit})
-        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "limit"), limit
 
 
 def test_a_dry_run_shows_what_a_real_request_then_gets_and_leaves_no_trace(build: Any) -> None:

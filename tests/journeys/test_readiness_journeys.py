@@ -9,13 +9,6 @@ from typing import Any
 from support.journey import long_text, one_call
 
 
-def test_the_proxy_is_ready_when_upstream_and_store_are(build: Any) -> None:
-    world = build()
-    root = world.proxies[0].removesuffix("/v1")
-    answer = world.client.get(f"{root}/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"status": "ready", "unavailable": {}})
-
-
 def test_decisions_that_cannot_be_kept_are_reported_and_leave_the_proxy_ready(build: Any) -> None:
     world = build()
     root = world.proxies[0].removesuffix("/v1")
