@@ -49,7 +49,7 @@ async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
         status, headers, _ = await client.answer()
     (request,) = posted(seen)
     assert request.line.decode() == f"POST {upstream_path} HTTP/1.1"
-    assert (status, headers[b"x-context-proxy-edits"]) == (200, b"truncate_tool_output=1")
+    assert (status, headers[b"x-context-proxy-edits"]) == (200, b"retrieval_tool=1;truncate_tool_output=1")
     assert len(request.body) < len(LONG_BODY)
 
 
@@ -235,7 +235,7 @@ async def test_every_path_to_claude_is_fitted(path: str, upstream_path: str, pro
         status, headers, _ = await client.answer()
     (request,) = posted(seen)
     assert request.line.decode() == f"POST {upstream_path} HTTP/1.1"
-    assert (status, headers[b"x-context-proxy-edits"]) == (200, b"truncate_tool_output=1")
+    assert (status, headers[b"x-context-proxy-edits"]) == (200, b"retrieval_tool=1;truncate_tool_output=1")
     sent = json.loads(request.body)
     assert sent["anthropic_version"] == "vertex-2023-10-16"
     assert "model" not in sent
