@@ -25,7 +25,6 @@ from proxy.app import create_app
 from proxy.commands.agents import Agent
 from proxy.commands.screen import complain, number, plain
 from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
-from proxy.core.models import ModelProfile
 from proxy.reloading import leads_here
 from proxy.shell.artifacts import OWNER_FILE, TRIAL_KEY, TROUBLE, create_folder, reason_of
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, stated_by
@@ -33,8 +32,6 @@ from proxy.shell.resources import configure_logging
 from proxy.shell.upstream import NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED
 from proxy.wire import WIRES, Wire
 
-WELL, WRONG = 0, 1
-"""The exit status."""
 INVALID: Final = 2
 """The exit status of every command for settings that cannot work."""
 _LOG: Final = LogSettings(level="error")
@@ -105,11 +102,11 @@ def doctor(settings: Settings, model: str | None, api: str | None = None, agent:
         states.add((about, state))
     if any(state == "wrong" for _, state in states):
         print("Something is wrong.")
-        return WRONG
+        return 1
     was_tried = {state for about, state in states if about == "request"} == {"ok"}
     good = "A request goes through to each upstream." if settings.upstreams else "A request goes through."
     print(good if was_tried else "Nothing is wrong so far; not every upstream was tried with a request.")
-    return WELL
+    return 0
 
 
 def examined(
@@ -143,7 +140,9 @@ def _examined(
         yield _key(place, one, status)
     if model is not None:
         profile = resolver.profile(model)
-        yield _window(profile)
+        state: State = "note" if profile.window_is_guessed else "ok"
+        window = f"{number(profile.window_tokens)} tokens for {model}: {stated_by(profile, 'window_tokens')}"
+        yield Diagnosis("window", state, window, HOW_TO_STATE_A_WINDOW if profile.window_is_guessed else "")
         counter = counter_for(profile.tokenizer, profile.model)
         kind = "the model's own" if counter.exact else "an estimate until the upstream has counted a request"
         yield Diagnosis("tokenizer", "ok", f"{counter.name}, {kind}")
@@ -219,14 +218,6 @@ def _one_to_try(settings: Settings, one: UpstreamSettings, resolver: ModelResolv
     written = [entry.match for entry in settings.models if not any(sign in entry.match for sign in "*?[")]
     listed = sorted(resolver.discovery.names, key=lambda name: bool(_NO_CHAT.search(name.lower())))
     return next((name for name in (*written, *listed) if settings.paths_to(one, name)), None)
-
-
-def _window(profile: ModelProfile) -> Diagnosis:
-    window, source = f"{number(profile.window_tokens)} tokens for {profile.model}", stated_by(profile, "window_tokens")
-    if profile.window_is_guessed:
-        text = f"{window}, {source}: nothing is left out or refused on a guess"
-        return Diagnosis("window", "note", text, HOW_TO_STATE_A_WINDOW)
-    return Diagnosis("window", "ok", f"{window}, says {source}")
 
 
 def _agent(agent: Agent, window_tokens: int) -> Diagnosis:
@@ -311,7 +302,7 @@ def check(settings: Settings) -> int:
             f"state.url shares with replicas that have the same {secret} only: copy that file to all of them, or set "
             "artifacts.url, which holds it for them."
         )
-    return WELL
+    return 0
 
 
 def _described(one: UpstreamSettings) -> str:

@@ -78,7 +78,7 @@ def test_the_window_is_shown_with_its_source(tmp_path):
         data_dir=tmp_path, upstream={"base_url": "http://127.0.0.1:9"}, defaults={"context_window": 9_000}
     )
     found = {finding.about: finding for finding in examined(settings, "gpt-4o")}
-    assert found["window"].text == "9,000 tokens for gpt-4o, says config defaults"
+    assert found["window"].text == "9,000 tokens for gpt-4o: config defaults"
     assert found["tokenizer"].text == "o200k_base, the model's own"
 
 
