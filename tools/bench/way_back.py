@@ -124,7 +124,8 @@ def fetched(block: frozenset[str], standing: frozenset[str], sent: Sequence[str]
 
 
 def _search(fetch: Fetch, name: str, chain: Sequence[str], store: Mapping[str, bytes]) -> list[Match]:
-    """Search all of these artifacts for a name, in one call; the matches on its page."""
+    """Search all of these artifacts for a name, in one call; the matches on its page, those that show most of the names
+    first."""
     matches: list[Match] = []
     search = Search(re.escape(name), 0)
     for artifact in chain:
@@ -134,7 +135,8 @@ def _search(fetch: Fetch, name: str, chain: Sequence[str], store: Mapping[str, b
         matches += matches_in(artifact, hits.text.decode(), "a tool", lost)
     _, page = page_of_matches(Searched(matches, chain[0], len(chain)), search, "en", _PAGE_BYTES)
     fetch.show(Query(search=search), page)
-    return [match for match in matches if match.header(0, "en") in page]
+    shown = [match for match in matches if match.header(0, "en") in page]
+    return sorted(shown, key=lambda match: -sum(known in match.text for known in fetch.known))
 
 
 def _read_around(fetch: Fetch, name: str, match: Match, content: bytes) -> None:
@@ -144,23 +146,25 @@ def _read_around(fetch: Fetch, name: str, match: Match, content: bytes) -> None:
         _show(fetch, match.artifact, content, Query(LineRange(max(1, line - _AROUND), line + _AROUND)))
         return
     number = int(match.lines.partition("-")[2]) - 2  # the first message is in the second line
-    for pointer in _texts(json.loads(content)["messages"][number]):
-        if not fetch.done:
+    for pointer, text in _texts(json.loads(content)["messages"][number]):
+        if not fetch.done and name in text:  # the match shows in which text it is
             found = Query(None, Search(re.escape(name), _AROUND, _HITS), f"/messages/{number}/{pointer}")
             _show(fetch, match.artifact, content, found)
 
 
-def _texts(message: Chat) -> Iterator[str]:
-    """The texts of a stored message: its content, and each text among the arguments of its calls."""
+def _texts(message: Chat) -> Iterator[tuple[str, str]]:
+    """The texts of a stored message, each with its pointer: its content, and each text among the arguments of its
+    calls."""
     if isinstance(message.get("content"), str) and message["content"]:
-        yield "content"
+        yield "content", message["content"]
     for position, call in enumerate(message.get("tool_calls") or []):
         arguments = f"tool_calls/{position}/function/arguments"
         opened = jsontext.opened((call["function"].get("arguments") or "").encode())
-        texts = [name for name, value in opened.items() if isinstance(value, str)] if isinstance(opened, dict) else []
-        yield from (f"{arguments}/{name.replace('~', '~0').replace('/', '~1')}" for name in texts)
+        given = opened.items() if isinstance(opened, dict) else ()
+        texts = [(name, value) for name, value in given if isinstance(value, str)]
+        yield from ((f"{arguments}/{name.replace('~', '~0').replace('/', '~1')}", value) for name, value in texts)
         if not texts:
-            yield arguments
+            yield arguments, call["function"].get("arguments") or ""
 
 
 def _show(fetch: Fetch, artifact: str, content: bytes, query: Query) -> None:
