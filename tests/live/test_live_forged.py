@@ -14,8 +14,8 @@ import pytest
 from support.chat_as_messages import request_as_messages
 from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
-from support.live_proxy import Proxy, running_before
-from support.upstream import ScriptedModel
+from support.live_proxy import Proxy, running, running_before
+from support.upstream import Reply, ScriptedModel, reads
 
 from proxy.core.notices import MARK, QUOTED, imitates
 
@@ -236,3 +236,25 @@ def test_further_texts_pass_no_better(stage: Stage) -> None:
                 else:
                     check(stage, api, agent, text)
                     check(stage, api, agent, text + LONG)
+
+
+def goes_on(sent: Any) -> Reply:
+    """A model that reads the middle of what a notice says to be kept, whoever wrote that."""
+    texts = "\n".join(texts_in(sent.json["messages"]))
+    named = re.search(r'read_artifact\(id="(tool_fetch_\w+\.txt)"', texts)
+    return Reply("Done.") if named is None or "row 4500" in texts else reads(named[1], lines="4490-4510")
+
+
+def test_behind_another_proxy_the_agent_still_gets_what_the_first_one_has_cut(tmp_path: Path) -> None:
+    rows = "".join(f"row {number}\n" for number in range(9_000))
+    model = ScriptedModel(says=goes_on)
+    with (
+        running_before(model, tmp_path / "second", TOOL_OUTPUT__MAX_BYTES="8000") as second,
+        running(tmp_path / "first", upstream_port=second.port) as first,
+    ):
+        url = f"{first.base_url}/chat/completions"
+        httpx.post(url, json=conversation(["fetch"], rows), headers=dict(HERE), timeout=60).raise_for_status()
+    first_seen, last_seen = ("\n".join(texts_in(sent.json["messages"])) for sent in model.sent)
+    assert MARK in first_seen, "the second one has cut what the first one left"
+    assert QUOTED in first_seen
+    assert "row 4500\n" in last_seen
