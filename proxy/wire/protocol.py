@@ -265,10 +265,10 @@ class Wire(ABC):
         """The message that answers this message's call of a client's tool."""
         return self.result_of(call.id, text)
 
-    def unsealed(self, request: Request, _: Sequence[Message], __: str) -> Request:
+    def unsealed(self, request: Request, _: Sequence[Message], __: str, language: str) -> Request:
         """The request without the sealed reasoning that the upstream could not verify: its messages as they were sent,
-        and the upstream's words, which may name the place."""
-        return request.unsealed()
+        and the upstream's words, which may name the place. `language`: of the note that stands for a compaction."""
+        return request.unsealed(None, language)
 
     def lacks_reasoning(self, _: Request) -> bool:
         """Whether a running tool loop lacks the reasoning that the API demands there; a rendered request does not need

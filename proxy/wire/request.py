@@ -244,11 +244,11 @@ class Request(Discreet, frozen=True):
         )
         return replace(repaired, ends=(), healed=(0,) * unpaired.count)
 
-    def unsealed(self, count: int | None = None) -> Request:
+    def unsealed(self, count: int | None = None, language: str = "en") -> Request:
         """The request without reasoning that is encrypted or signed in its first `count` messages, or in all."""
 
         def left_of(index: int, message: Message) -> Sequence[Message]:
-            left = message.unsealed() if count is None or index < count else message
+            left = message.unsealed(language) if count is None or index < count else message
             return () if left is None else (left,)
 
         return self.mended(left_of)

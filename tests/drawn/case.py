@@ -85,7 +85,7 @@ WITHOUT_NUMBERS: Final = frozenset(
     )
 )
 """Of messages and responses; `openai` of chat says its numbers."""
-REASONS: Final = ("image", "file", "seal", "tool")
+REASONS: Final = ("image", "file", "seal", "tool", "count", "items", "text", "blocks")
 ACTIONS: Final = (
     *("words", "words", "exchange", "exchange", "exchanges", "exchanges", "parallel", "long result", "one line"),
     *("long words", "same opening", "reminder", "image", "file", "image result", "aborted", "twice", "search"),

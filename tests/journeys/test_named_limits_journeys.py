@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from support.chat_as_messages import request_as_messages
 from support.chat_as_ollama import request_as_ollama
 from support.chat_as_responses import request_as_responses
-from support.journey import World, call, long_text, result
+from support.journey import World, call, long_text, result, world
 from support.media_samples import PDF, WAV, audio_part, base64_of, file_part, image_part, png
-from support.upstream import FACES, Over, Rule, ScriptedModel, valid, words
+from support.upstream import FACES, Over, Rule, ScriptedModel, listening, valid, words
 
 Json = dict[str, Any]
 Turns = Callable[[], Iterator[list[Json]]]
@@ -334,6 +335,22 @@ def test_a_named_limit_costs_one_refusal_and_no_turn(build: Any, row: Row, api: 
     assert found.refusals <= row.refusals, found
     assert TASK in found.last
     assert NEWEST in found.last
+
+
+@pytest.mark.parametrize("what", sorted({row.what for row in ROWS}))
+def test_a_proxy_that_starts_anew_sends_the_same_bytes(tmp_path: Path, what: str) -> None:
+    row = next(row for row in ROWS if row.what == what)
+    api, bodies = row.apis[0], list(requests(row, row.apis[0]))
+    upstream = scripted(row, api)
+    with listening(upstream) as url:
+        setting = [{"upstream": {"base_url": url}, "defaults": {}}]
+        with world(tmp_path, upstream, setting) as warm:
+            assert {warm.ask(body, path=SPELLINGS[api][0]).status_code for body in bodies} == {200}
+        sent, before = upstream.last.body, len(upstream.sent)
+        with world(tmp_path, upstream, setting) as cold:
+            assert cold.ask(bodies[-1], path=SPELLINGS[api][0]).status_code == 200
+    assert upstream.last.body == sent
+    assert len(upstream.sent) == before + 1
 
 
 MANY = "At least one of the image dimensions exceed max allowed size for many-image requests: {limit} pixels"

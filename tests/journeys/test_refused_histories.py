@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,14 @@ def test_what_another_key_has_sealed_costs_one_refusal(build: Any, name: str, re
     assert [turns.turn() for _ in range(4)] == [(200, 2), (200, 1), (200, 1), (200, 1)]
     bodies = [one.messages for one in upstream.sent][1:]
     assert all(later[: len(one) - 1] == one[:-1] for one, later in itertools.pairwise(bodies))
+
+
+def test_the_note_in_place_of_a_compaction_is_in_the_language_of_all_notes(build: Any) -> None:
+    fault = SEALS["compaction"]
+    upstream = ScriptedModel([refusing(fault, fault.refusals[0])], words("Fine."))
+    chinese = replace(fault, remains=lambda sent: "压缩" in json.dumps(sent.messages, ensure_ascii=False))
+    turns = Turns(build(128_000, behind=upstream, language="zh"), "responses", chinese, stream=False)
+    assert [turns.turn() for _ in range(2)] == [(200, 2), (200, 1)]
 
 
 @pytest.mark.parametrize("api", ["chat", "ollama"])

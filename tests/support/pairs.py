@@ -101,7 +101,6 @@ REASONS: Final[Mapping[str, Reason]] = {
     "image count": Reason(over("images", 2, "Too many images: {seen} > {limit}"), pictures),
     "no images": Reason(has("image"), pictures),
     "no files": Reason(has("file"), files, SEEING),
-    "image bytes": Reason(over("image bytes", 60, "image exceeds maximum: {seen} > {limit} bytes"), pictures, SEEING),
     "messages": Reason(over("messages", 30, "Too many messages: {seen} exceeds limit of {limit}"), steps(20, "done")),
     "calls": Reason(over("calls", 16, "Too many tool calls in one message: {seen} > {limit}"), many_calls, SEEING),
     "parts": Reason(over("parts", 16, "Too many content parts: {seen}. Maximum is {limit}"), many_parts, SEEING),

@@ -314,9 +314,9 @@ class Message(Protocol):
     def unmarked(self) -> bytes:
         """Its bytes without cache marks."""
 
-    def unsealed(self) -> Self | None:
+    def unsealed(self, language: str = "en") -> Self | None:
         """The message without reasoning that is encrypted or signed, so that only the upstream that wrote it can verify
-        it; the message itself if it has none; None if nothing else is in it."""
+        it; the message itself if it has none; None if nothing else is in it. `language`: of a note in its place."""
 
     def again(self, raw: bytes) -> Self:
         """A new message of the same wire, made from its bytes."""

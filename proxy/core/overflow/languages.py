@@ -41,7 +41,8 @@ _IN_ENGLISH: Final = (
     ("number of images",
      r"画像(?:の)?(?:数|枚数)|이미지 ?(?:수|개수)|(?:количеств|числ)\w* изображений|n[uú]mero de im[aá]gen\w*"
      r"|número de imagens|anzahl der bilder|nombre d'images|số lượng hình ảnh"),
-    ("image", r"画像|이미지|изображени\w*|картин\w*|im[aá]gen(?:es)?|imagens?|imagem|bild(?:er|es|s)?|hình ảnh"),
+    ("image",
+     r"画像|이미지|изображени\w*|картин\w*|im[aá]gen(?:es)?|imagens?|imagem|immagin[ei]|bild(?:er|es|s)?|hình ảnh"),
     ("file", r"ファイル|파일|файл\w*|archivos?|arquivos?|ficheiros?|dateie?n?|fichiers?|tệp|tập tin"),
     ("bytes", r"バイト|바이트|байт\w*|octets?|[кмг]б"),
     ("output tokens",
@@ -52,7 +53,7 @@ _IN_ENGLISH: Final = (
      r"|réponse|đầu ra|phản hồi"),
     ("too long",
      r"长(?:すぎ|过ぎ)|너무 ?(?:깁|길|긴)|слишком длинн\w*|demasiad[oa]s? (?:larg[oa]s?|extens[oa]s?)"
-     r"|(?:muito|demasiado) (?:long[oa]s?|extens[oa]s?)|zu lang\w*|trop long(?:ue)?s?|quá dài"),
+     r"|(?:muito|demasiado) (?:long[oa]s?|extens[oa]s?)|zu lang\w*|troppo lung\w+|trop long(?:ue)?s?|quá dài"),
     ("too large",
      r"大き(?:すぎ|过ぎ)|너무 ?(?:큽|크|큰)|слишком (?:больш|велик)\w*|demasiad[oa]s? grandes?|muito grandes?"
      r"|zu groß\w*|trop (?:grande?|volumineu\w+)s?|quá lớn"),
@@ -61,31 +62,32 @@ _IN_ENGLISH: Final = (
      r"|tokens demais|zu viele tokens|trop de (?:jetons|tokens)|quá nhiều token\w*"),
     ("context",
      r"コンテキスト|コンテクスト|文脈|컨텍스트|콘텍스트|문맥|контекст\w*|contextos?|kontext\w*"
-     r"|contextes?|ngữ cảnh"),
+     r"|contextes?|contest[oi]|ngữ cảnh"),
     ("prompt", r"プロンプト|프롬프트|промпт\w*|промт\w*|eingabeaufforderung\w*"),
     ("input", r"入力|입력|(?:ввод|вход)\w*|entradas?|eingaben?|entrées?|đầu vào"),
     ("messages",
-     r"メッセージ|메시지|сообщени\w*|mensajes?|mensage(?:m|ns)|nachricht(?:en)?|tin nhắn|thông điệp"),
+     r"メッセージ|메시지|сообщени\w*|mensajes?|mensage(?:m|ns)|messagg[io]|nachricht(?:en)?|tin nhắn|thông điệp"),
     ("conversation",
      r"대화|диалог\w*|разговор\w*|беседы|conversaci[oó]n|conversa(?:ç|c)[aã]o|conversa|unterhaltung|gespräch\w*"
      r"|cuộc trò chuyện|hội thoại"),
     ("request",
-     r"リクエスト|요청|запрос\w*|solicitud|petici[oó]n|requisição|solicitação|pedido|anfrage|requête|yêu cầu"),
+     r"リクエスト|요청|запрос\w*|solicitud|petici[oó]n|requisição|solicitação|pedido|richiesta|anfrage|requête"
+     r"|yêu cầu"),
     ("text", r"テキスト|텍스트|текст\w*|textos?|textes?|văn bản|nội dung"),
     ("characters", r"文字数?|글자|문자|символ\w*|знак(?:ов|а)|caracteres|zeichen|caractères|ký tự"),
     ("tokens", r"トークン数?|토큰|токен\w*|jetons?"),
     ("length",
-     r"长さ|サイズ|길이|크기|длин[аыуе]\w*|размер\w*|longitud|tamaño|comprimento|tamanho|länge|größe|longueur|taille"
+     r"长さ|サイズ|길이|크기|длин[аыуе]\w*|размер\w*|longitud|tamaño|comprimento|tamanho|länge|größe|longueur|taille|lunghezza"
      r"|độ dài|kích thước"),
     ("exceeds",
      r"超え|オーバー|초과|넘었|넘습|넘어|넘는|превы(?:ша|си|ше)\w*|больше|exced\w+|excéd\w+"
      r"|super(?:a|an|ó|ado|ada|ou)|sobrepas\w+|ultrapass\w+|überschr\w+|übersteig\w*|dépass\w*|excèd\w*|vượt(?: quá)?"),
     ("is full", r"満杯|いっぱい|가득|переполнен\w*|llen[oa]s?|chei[oa]s?|(?:ist )?voll|pleine?|đã đầy"),
-    ("maximum", r"최대|максимал\w*|максимум\w*|máxim[oa]s?|maximal\w*|höchst\w*|tối đa"),
+    ("maximum", r"최대|максимал\w*|максимум\w*|máxim[oa]s?|massim[oaie]|maximal\w*|höchst\w*|tối đa"),
     ("limit",
      r"制限|한도|제한|한계|лимит\w*|предел\w*|ограничени\w*|límites?|limites?|grenze\w*|begrenzung|giới hạn"),
     ("reduce",
-     r"短く|短縮|短缩|減ら|削減|줄여|줄이|줄일|сократ\w*|уменьш\w*|reduz\w+|reduc[ai]\w*|acort\w+|encurt\w+|kürz\w+"
+     r"短く|短縮|短缩|減ら|削減|줄여|줄이|줄일|сократ\w*|уменьш\w*|reduz\w+|reduc[ai]\w*|acort\w+|encurt\w+|riduc\w+|ridurre|accorci\w+|kürz\w+"
      r"|verkürz\w+|rédui\w+|raccourci\w+|rút ngắn|giảm"),
 )  # fmt: skip
 """Each row: the English words, and what they replace; the first that matches at a place. Japanese is written as the

@@ -300,7 +300,7 @@ class RefusedHistories:
         found = (one for one in request.conversation.messages if one.calls or one.role in TOOL_ROLES)
         return any((tenant, request.model, hash(one.unmarked())) in self._unpaired for one in found)
 
-    def without_seals(self, tenant: str, request: Request, known: int = 0) -> Request:
+    def without_seals(self, tenant: str, request: Request, known: int = 0, language: str = "en") -> Request:
         """The request without the seals that were refused; nothing is looked up for its first `known` messages."""
         if not self._newest:
             return request
@@ -310,7 +310,7 @@ class RefusedHistories:
             if (message.role == "assistant" or message.must_stay) and _key(
                 tenant, request.model, message
             ) in self._newest:
-                return request.unsealed(index + 1)
+                return request.unsealed(index + 1, language)
         return request
 
 

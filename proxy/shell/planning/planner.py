@@ -164,7 +164,7 @@ class Planner:
     def _again(self, planned: Planned, terms: Terms) -> Planned:
         wire, request, refusal = planned.wire, planned.request, terms.repairs
         if refusal is not None and refusal.kind is VerdictKind.SEAL:
-            request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message)
+            request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message, self._pipelines.language)
         elif refusal is not None and refusal.kind in FAULTS:
             fault = refusal.kind, value_in(refusal.kind, refusal.upstream_message)
             repairs = tuple(sorted({**dict(request.repairs), fault[0]: fault[1]}.items()))
@@ -211,7 +211,7 @@ class Planner:
         """The request without what its upstream is known to refuse; no seals are looked for in its first messages."""
         if repairs := self._repairs(request, tenant):
             request = structs.replace(self._mended(request, repairs), repairs=repairs)
-        request = self._refused.without_seals(tenant, request, known)
+        request = self._refused.without_seals(tenant, request, known, self._pipelines.language)
         if request.shape.is_whole and self._refused.has_unpaired(tenant, request):
             request = repaired(wire, request, "", lacking_result(self._pipelines.language))
         return request

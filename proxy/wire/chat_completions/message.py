@@ -266,7 +266,7 @@ class ChatMessage(JsonMessage, frozen=True):
             found |= {at: jsontext.dump_object(cast(str, changes[at])) for at in objects & found.keys()}
         return self.read(jsontext.spliced(self.raw, found))
 
-    def unsealed(self) -> Self | None:
+    def unsealed(self, _: str = "en") -> Self | None:
         """The message without the members in which gateways carry such reasoning."""
         if self.role != "assistant" or max(map(self.raw.find, _SIGNS_OF_SEALS)) < 0:
             return self

@@ -312,7 +312,7 @@ class ApiMessage(JsonMessage, frozen=True):
         blocks = blocks or [Carried(bytes(item)) for item in jsontext.items(raw)]
         return at, Parts((*blocks, Words(note)) if after else (Words(note), *blocks))
 
-    def unsealed(self) -> Self | None:
+    def unsealed(self, _: str = "en") -> Self | None:
         """The message without its thinking, all of which is signed or encrypted."""
         if self.role != "assistant":
             return self

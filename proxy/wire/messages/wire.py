@@ -181,15 +181,15 @@ class Messages(Wire):
             members = {**members, _THINKING: THINKING.disabled}
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 
-    def unsealed(self, request: Request, sent: Sequence[Message], refusal: str) -> Request:
+    def unsealed(self, request: Request, sent: Sequence[Message], refusal: str, language: str) -> Request:
         """Remove the thinking of finished turns. That of a running tool loop goes if the refusal names a place in it,
         or none is elsewhere; or if it may go although thinking stays enabled."""
         if not _thinks(request):
-            return request.unsealed()
+            return request.unsealed(None, language)
         named = _PLACE.search(refusal)
         is_in_loop = named is not None and int(named[1]) >= count_of_items(sent[: loop_start(sent)])
         left = request if is_in_loop else request.unsealed(loop_start(request.conversation.messages))
-        return request.unsealed() if left is request else left
+        return request.unsealed(None, language) if left is request else left
 
     def lacks_reasoning(self, request: Request) -> bool:
         """True after, for example, a round whose reply limit left no room for thinking."""

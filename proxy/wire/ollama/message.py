@@ -199,7 +199,7 @@ class OllamaMessage(JsonMessage, frozen=True):
         made = {"content": jsontext.dump(items)} if isinstance(items, str) else _members_of(items)
         return self.read(jsontext.join_object({"role": jsontext.dump(role), **made}))
 
-    def unsealed(self) -> Self | None:
+    def unsealed(self, _: str = "en") -> Self | None:
         """No reasoning is sealed."""
         return self
 

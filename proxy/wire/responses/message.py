@@ -35,7 +35,7 @@ from proxy.core.conversation import (
     Shown,
     Words,
 )
-from proxy.core.notices import HISTORY, say
+from proxy.core.notices import HISTORY, Language, say
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import ROLES, JsonMessage
 from proxy.wire.media import attachment_of, may_hold_media
@@ -232,11 +232,11 @@ class ResponsesMessage(JsonMessage, frozen=True):
         is_item = made is not None and made[:1] == b"[" and len(at) == 1  # replaces an item that was a plain text
         return self.made(self.role, made) if made is not None and is_item else made
 
-    def unsealed(self) -> Self | None:
+    def unsealed(self, language: str = "en") -> Self | None:
         """The message without its encrypted reasoning; plain-text reasoning of open models stays. A note stands for a
         compaction, which is encrypted, too."""
         if self.kind is Kind.COMPACTION and self.raw.find(b'"encrypted_content"') >= 0:
-            return self.read(self.made("user", jsontext.dump(say(HISTORY, "compacted", "en"))))
+            return self.read(self.made("user", jsontext.dump(say(HISTORY, "compacted", cast(Language, language)))))
         if self.role != "assistant" or self.raw.find(b'"encrypted_content"') < 0:
             return self
         raws = self.items()

@@ -54,6 +54,10 @@ RULES: Final[Mapping[str, Rule]] = {
     "pairing": well_formed,
     "length": Over("prompt", LIMIT_TOKENS, SAID["length"]),
     "unnumbered": Over("prompt", LIMIT_TOKENS, SAID["unnumbered"]),
+    "count": Over("images", 1, "Too many images: {seen} > {limit}"),
+    "items": Over("messages", 24, "Too many messages: {seen} exceeds limit of {limit}"),
+    "text": Over("string", 9_000, "String should have at most {limit} characters"),
+    "blocks": Over("parts", 4, "Too many content parts: {seen}. Maximum is {limit}"),
 }
 
 
