@@ -409,6 +409,7 @@ def test_only_the_texts_over_a_limit_are_cut_to_it_and_no_exchange_goes(build: A
     [
         (429, "Extra usage is required for long context requests."),
         (400, "The long context beta is not yet available for this subscription."),
+        (429, "Long context requests (over 200K tokens) require usage tier 4."),
     ],
 )
 def test_a_tier_without_long_context_means_two_hundred_thousand_tokens(build: Any, status: int, says: str) -> None:

@@ -136,7 +136,7 @@ _MEANINGS: Final = (
     _Meaning(VerdictKind.QUOTA, (words.QUOTA,)),
     _Meaning(VerdictKind.PAIRING, (words.PAIRING, words.PAIRED)),
     _Meaning(VerdictKind.SEAL, (words.SEALED, words.BROKEN_SEAL)),
-    _Meaning(VerdictKind.MEDIA, (words.MEDIA, words.UNSUPPORTED)),
+    _Meaning(VerdictKind.MEDIA, ((words.MEDIA, words.TEXT_ONLY), words.UNSUPPORTED)),
     _Meaning(VerdictKind.FIELD, (words.FIELD,)),
     _Meaning(
         VerdictKind.FIELD,

@@ -375,6 +375,9 @@ UNSUPPORTED: Final = _any(
 NONE_ALLOWED: Final = _any("at most 0", "最多 ?0")
 """vLLM, for a model that reads only text: `At most 0 image(s) may be provided in one prompt.`"""
 
+TEXT_ONLY: Final = re.compile(r"\btext[- ]only\b")
+"""Of a model, without a word for what it does not read."""
+
 KINDS_OF_MEDIA: Final = {
     Modality.VISION: re.compile(r"image|vision|visual|图片|图像|视觉"),
     Modality.AUDIO: re.compile(r"audio|音频"),
@@ -513,7 +516,10 @@ def names_another_fault(code: ErrorCode) -> bool:
     return code.place is None and _ANOTHER_FIELD.fullmatch(as_words(code.text)) is not None
 
 
-TIER: Final = re.compile(r"extra usage is required for long context|long context beta is not (?:yet )?available")
+TIER: Final = re.compile(
+    r"extra usage is required for long[ -]context|long[ -]context beta is (?:not|unavailable|incompatible)"
+    r"|long[ -]context requests?\b.{0,40}\brequires?\b"
+)
 """Anthropic, with 429 and 400, where a plan or an organisation has no access to prompts of over 200 000 tokens
 (github.com/NousResearch/hermes-agent/issues/4747)."""
 

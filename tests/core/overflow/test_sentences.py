@@ -129,6 +129,7 @@ def judged(status, message):
             {"audio"},
         ),
         (400, "google/gemma-2b is not a multimodal model", set()),
+        (400, "This model is text-only", set()),
         (400, "At most 0 image(s) may be provided in one prompt.", {"vision"}),
         (400, "This model does not support image or video inputs.", {"vision", "video"}),
         (400, "This model does not support file inputs.", {"file"}),
