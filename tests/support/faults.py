@@ -38,6 +38,20 @@ def with_ids(name: str) -> Callable[[Spelling], Items]:
     return lambda spelling: exchange(spelling, name)
 
 
+def with_written_ids(*names: str) -> Callable[[Spelling], Items]:
+    """Steps on Ollama's API, whose clients may write ids."""
+
+    def planted(_: Spelling) -> Items:
+        items: Items = []
+        for number, name in enumerate(names):
+            made = {"id": name, "function": {"name": "bash", "arguments": {"cmd": "ls"}}}
+            items.append({"role": "assistant", "content": "I look.", "tool_calls": [made]})
+            items.append({"role": "tool", "content": f"total {8 + number}", "tool_name": "bash", "tool_call_id": name})
+        return items
+
+    return planted
+
+
 def again(spelling: Spelling) -> Items:
     return [*exchange(spelling), *exchange(spelling, text="total 9")]
 
@@ -153,6 +167,19 @@ FAULTS = {
         ("messages.3.content.1: `tool_use` ids must be unique",
          "Duplicate value for 'tool_call_id' of 'call_1' in message 5"),
         again,
+        lambda sent: len(set(ids_in(sent))) < len(ids_in(sent)),
+        lambda sent: "total 8" in sent.text and "total 9" in sent.text,
+    ),
+    "long ids, written": Fault(
+        ("ollama",),
+        ("tool call id is too long (max 40)",),
+        with_written_ids("call_" + "x" * 67),
+        lambda sent: any(len(one) > 40 for one in ids_in(sent)),
+    ),
+    "same ids, written": Fault(
+        ("ollama",),
+        ("Duplicate tool call id: call_1",),
+        with_written_ids("call_1", "call_1"),
         lambda sent: len(set(ids_in(sent))) < len(ids_in(sent)),
         lambda sent: "total 8" in sent.text and "total 9" in sent.text,
     ),

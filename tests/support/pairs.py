@@ -129,7 +129,7 @@ REASONS: Final[Mapping[str, Reason]] = {
 SAME: Final = (
     {"length", "unnumbered", "other words", "characters", "rate"},
     {"image count", "no images"},
-    {"long ids", "other ids", "ids of nine", "same ids"},
+    {name for name in FAULTS if "ids" in name},
     {"server tools", "pairing"},
 )
 """Of these a conversation has one: they are one limit, or refuse what the other's repair leaves."""

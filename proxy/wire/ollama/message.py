@@ -199,6 +199,19 @@ class OllamaMessage(JsonMessage, frozen=True):
         made = {"content": jsontext.dump(items)} if isinstance(items, str) else _members_of(items)
         return self.read(jsontext.join_object({"role": jsontext.dump(role), **made}))
 
+    def ids(self) -> Iterator[tuple[Path, str]]:
+        head = _head(self.raw)
+        if head.tool_call_id:
+            yield ("tool_call_id",), head.tool_call_id
+        for position, call in enumerate(calls_in(head.tool_calls) if self.calls else ()):
+            if not call.id.startswith(_PLACE):
+                yield (_CALLS, position, "id"), call.id
+
+    def with_ids(self, ids: Sequence[str], most: int = 0) -> Self:  # noqa: ARG002 - as the base says
+        """The pairs stay those of the ids as they came."""
+        found = zip(self.ids(), ids, strict=True)
+        return self.spliced({at: jsontext.dump(new) for (at, old), new in found if new != old})
+
     def unsealed(self, _: str = "en") -> Self | None:
         """No reasoning is sealed."""
         return self
