@@ -351,6 +351,8 @@ unambiguous words. Some upstreams send nothing but such words: `the input length
 github.com/nano-step/nano-brain/issues/208), `Prompt is too long` (Vertex AI,
 github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.ai,
 github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
+_COUNTED_ALIKE: Final = 0.1
+"""Share of our count of characters by which another may differ: what it leaves out, or counts between messages."""
 _TOKENS_PER_CHARACTER: Final = 0.5
 """At most, in a request whose limit may be in characters. Texts with more tokens are mostly Chinese, where the estimate
 cannot distinguish a limit in tokens from one in characters."""
@@ -472,12 +474,15 @@ def _compared(verdict: Verdict, sent: Sent) -> Verdict:
 
 
 def _must_be_of_characters(verdict: Verdict, sent: Sent) -> bool:
-    """Whether a limit without a unit must be in characters: far above our count of tokens, and below our count of
-    characters. DashScope's `Range of input length should be [1, 1000000]` limits the tokens of some models and the
+    """Whether a limit without a unit must be in characters: the count beside it is our count of characters, or it is
+    far above our count of tokens, and below that of characters. DashScope's `Range of input length should be [1, 1000000]` limits the tokens of some models and the
     characters of others: alibabacloud.com/help/en/model-studio/error-code
     """
     if verdict.limit is None or verdict.limit_scope is Scope.WINDOW or not sent.tokens or not sent.chars:
         return False
     if words.TOKEN.search(normalised(verdict.upstream_message)):
         return False
+    stated = verdict.prompt if verdict.prompt is not None else verdict.requested
+    if stated is not None and abs(stated - sent.chars) <= sent.chars * _COUNTED_ALIKE and stated > 2 * sent.tokens:
+        return True
     return sent.tokens < verdict.limit * _TOKENS_PER_CHARACTER and verdict.limit < sent.chars

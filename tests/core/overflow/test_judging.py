@@ -480,6 +480,12 @@ RANGE = "<400> InternalError.Algo.InvalidParameter: Range of input length should
 """DashScope: https://www.alibabacloud.com/help/en/model-studio/error-code"""
 
 
+def test_a_count_that_is_ours_of_characters_beside_a_limit_far_below_both_is_one_of_characters():
+    text = "text length is 112934, which is outside the range (0, 24000]"
+    assert refused(400, text, sent=Sent(34_636, 113_100)).unit is Unit.CHARS
+    assert refused(400, text, sent=Sent(90_000, 113_100)).unit is Unit.TOKENS
+
+
 def test_a_limit_far_over_our_tokens_and_under_our_characters_is_one_of_characters():
     def read(text: str, tokens: int, chars: int | None) -> tuple[int | None, Unit | None, bool]:
         verdict = refused(400, text, sent=Sent(tokens, chars, window_is_certain=False))
