@@ -199,7 +199,6 @@ LATE = {
 PRIVATE_NAMES = {
     "commands/test_demo.py": 1,
     "config/test_settings.py": 1,
-    "support/tests_process.py": 1,
     "test_packaging.py": 1,
     "tools/test_build_hooks.py": 1,
 }
