@@ -475,8 +475,9 @@ def _compared(verdict: Verdict, sent: Sent) -> Verdict:
 
 def _must_be_of_characters(verdict: Verdict, sent: Sent) -> bool:
     """Whether a limit without a unit must be in characters: the count beside it is our count of characters, or it is
-    far above our count of tokens, and below that of characters. DashScope's `Range of input length should be [1, 1000000]` limits the tokens of some models and the
-    characters of others: alibabacloud.com/help/en/model-studio/error-code
+    far above our count of tokens, and below that of characters. DashScope's `Range of input length should be [1,
+    1000000]` limits the tokens of some models and the characters of others:
+    alibabacloud.com/help/en/model-studio/error-code
     """
     if verdict.limit is None or verdict.limit_scope is Scope.WINDOW or not sent.tokens or not sent.chars:
         return False
