@@ -17,7 +17,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.types import Message
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
@@ -106,26 +106,25 @@ class Upload:
                         return
 
     async def _pieces(self) -> AsyncIterator[bytes]:
+        while not self.finished.is_set():
+            message = await self._message()
+            if message["type"] == "http.disconnect":
+                raise ClientLeft("the client closed its connection before its request was complete")
+            if not message.get("more_body", False):
+                self.finished.set()
+            if piece := message.get("body", b""):
+                yield piece
+
+    async def _message(self) -> Message:
         try:
-            async for piece in Request(self._request.scope, self._receive).stream():
-                if piece:
-                    yield piece
+            if self._share is not None:
+                return await self._share.next_message(self._request.receive, self._pause_seconds)
+            async with asyncio.timeout(self._pause_seconds):
+                return await self._request.receive()
         except TimeoutError:
             seconds = f"{self._pause_seconds:g} s (server.body_timeout_seconds)"
             also = "" if self._share is None else ", or too little while others waited"
             raise RequestTimeout(f"nothing of the request's body arrived for {seconds}{also}") from None
-        except ClientDisconnect:
-            raise ClientLeft("the client closed its connection before its request was complete") from None
-
-    async def _receive(self) -> Message:
-        if self._share is not None:
-            message = await self._share.next_message(self._request.receive, self._pause_seconds)
-        else:
-            async with asyncio.timeout(self._pause_seconds):
-                message = await self._request.receive()
-        if message["type"] == "http.request" and not message.get("more_body", False):
-            self.finished.set()
-        return message
 
 
 def too_large(found: str, limit_bytes: int) -> BodyTooLarge:

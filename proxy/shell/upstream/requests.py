@@ -128,11 +128,12 @@ class Request(aiohttp.ClientRequest):
         assert isinstance(upload, Upload)
         assert protocol is not None, "a connection that is open"
         writer = StreamWriter(protocol, self.loop)
-        if upload.is_short and isinstance(upload.body, Outgoing):
+        is_short = upload.is_short
+        if is_short and isinstance(upload.body, Outgoing):
             await upload.body.write_to(writer, upload.head)
         else:
             await writer.write(upload.head, drain=False)
-        if not upload.is_short:
+        if not is_short:
             if upload.head.endswith(_CHUNKED):
                 writer.enable_chunking()
             task = asyncio.create_task(self.write_bytes(writer, conn))
