@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from proxy.core.artifact import ARTIFACT_NAME, Artifact
 from proxy.core.models import AgentFileAccess
@@ -180,8 +180,10 @@ class Notices(Struct, frozen=True):
         return self._framed(self._say("replaced", count=count))
 
     def whole(self, artifact: Artifact) -> str:
-        """Where a content is kept that is not shown at all: the whole, because one page of an image is meaningless."""
-        return self._kept_at(artifact, "whole", "call_whole")
+        """Where a content is kept that is not shown at all: the whole, because one page of an image is meaningless, and
+        not by the proxy's own tool, which reads text."""
+        notices = structs.replace(self, way=structs.replace(self.way, tool=False))
+        return notices._kept_at(artifact, "whole", "call_whole")
 
     def way_back(self, artifact: Artifact, resume: Resume) -> str:
         """Where the whole is, and how to continue reading."""

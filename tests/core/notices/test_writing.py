@@ -332,8 +332,8 @@ def test_no_other_text_is_ours(text):
         (
             ArtifactAccess(None, URL, (), True),
             AgentFileAccess.NOTHING,
-            f' To get the whole: read_artifact(id="{CUT.id}")',
-            f' 获取完整内容：read_artifact(id="{CUT.id}")',
+            f" The whole is kept in {URL}/{CUT.id}.",
+            f" 完整内容保存在 {URL}/{CUT.id}。",
         ),
         (
             ArtifactAccess("/d", tool_wants="`store: false`"),
@@ -369,7 +369,8 @@ def test_a_note_ends_with_a_line_that_names_what_follows(before, tool, ends):
     assert note.endswith(f"\n- Go\n{MARK}{ends}\n")
 
 
-def test_a_chat_that_has_the_tool_and_no_other_is_told_no_path():
+def test_a_chat_that_has_the_tool_and_no_other_is_told_a_path_only_to_what_the_tool_does_not_read():
     way = ArtifactAccess("/d", URL, (), True)
     assert Notices("en", way).place_of(CUT) == CUT.id
-    assert "/d/" not in Notices("en", way).omission_note(CUT, 3, 400) + Notices("en", way).whole(CUT)
+    assert "/d/" not in Notices("en", way).omission_note(CUT, 3, 400)
+    assert f"/d/{CUT.id}" in Notices("en", way).whole(CUT)
