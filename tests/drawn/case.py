@@ -171,7 +171,7 @@ def drawn(draw: random.Random) -> Case:
         tells_time=draw.random() < 0.15,
         thinks=draw.random() < 0.25,
         has_bucket=draw.random() < 0.25,
-        quota_bytes=draw.choice((None, None, 30_000)),
+        quota_bytes=draw.choice((None, None, 1_048_576)),
         replicas=draw.random() < 0.25,
     )
 
