@@ -157,6 +157,8 @@ def _with_named_limit(verdict: Verdict, evidence: Evidence, sent: Sent) -> Verdi
     if found is None or (verdict.is_overflow and found.name is not LimitName.STRING):
         return verdict
     if found.name is LimitName.STRING and sent.longest_message is not None and sent.longest_message <= found.most:
+        if sent.chars is not None and sent.chars <= found.most:
+            return verdict  # nothing of this request is that long
         known = {"limit": found.most, "limit_scope": Scope.INPUT, "unit": Unit.CHARS, "requested": found.seen}
         return replace(verdict, kind=VerdictKind.PROMPT, **known)  # it can only mean all texts together
     is_of_a_call = any("arguments" in text for text in texts)

@@ -224,7 +224,7 @@ def test_a_page_that_was_put_back_beside_results_of_the_client_gives_way_like_th
     messages = [user("task"), *called]
     plans = []
     for number in range(later + 1):
-        plans.append(planned(messages, offering(Budget(1_000), ExcerptLimits(20, 300))))
+        plans.append(planned(messages, offering(Budget(1_100), ExcerptLimits(20, 300))))
         messages += [{"role": "assistant", "content": "So."}, user(f"next {number}")]
     for made in plans:
         assert made.fits

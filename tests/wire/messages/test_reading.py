@@ -241,11 +241,11 @@ def test_the_thinking_of_a_running_loop_goes_only_if_a_refusal_names_it(running,
     """The loop begins after the last words of a person, and the views of one message count once."""
     old = [user("a"), assistant([THOUGHT, use(0), use(1)]), user([result(0, "x"), result(1, "a")])]
     request = parsed(*old, user("go"), assistant([THOUGHT, use(2)]), running, thinking={"type": "enabled"})
-    unsealed = MESSAGES.unsealed(request, request.conversation.messages, refusal)
+    unsealed = MESSAGES.unsealed(request, request.conversation.messages, refusal, "en")
     sent = listed(unsealed, unsealed.conversation.messages)
     assert [at for at, item in enumerate(sent) if b'"thinking"' in bytes(item)] == left
     adaptive = parsed(*old, user("go"), assistant([THOUGHT, use(2)]), running, thinking={"type": "adaptive"})
-    assert b'"thinking"' not in b"".join(one.raw for one in MESSAGES.unsealed(adaptive, (), refusal).conversation)
+    assert b'"thinking"' not in b"".join(one.raw for one in MESSAGES.unsealed(adaptive, (), refusal, "en").conversation)
 
 
 def test_a_text_that_is_called_like_a_result_is_none():
