@@ -48,7 +48,7 @@ def orphaned() -> bytes:
 
 def cut_on_arrival() -> bytes:
     body = json.loads(conversation(1_000))
-    body["messages"][-1]["content"] = "\n".join(f"line {number}" for number in range(9_000))
+    body["messages"][-1]["content"] = "\n".join(f"line {number}" for number in range(4_000))
     return json.dumps(body).encode()
 
 
@@ -113,10 +113,12 @@ async def test_the_client_of_a_request_that_was_let_go_gets_the_refusal_and_the_
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     async with staged(tmp_path, server={"max_waiting_bytes": 0}, log={"format": "json"}, **window(64_000)) as stage:
-        stage.model.plays(REFUSED, accepting)
-        refused = await stage.ask(conversation(9_000))
-        assert (refused.status, refused.body, refused.attempts) == (400, too_long(8_192, 9_000), "1")
+        stage.model.plays(after(is_lost := asyncio.Event(), REFUSED), accepting)
+        asking = asyncio.create_task(stage.ask(conversation(9_000)))
         await body_with(stage, "/metrics", "context_proxy_lost_waiting_requests_total 1.0")
+        is_lost.set()
+        refused = await asking
+        assert (refused.status, refused.body, refused.attempts) == (400, too_long(8_192, 9_000), "1")
     lines = [json.loads(line) for line in capfd.readouterr().out.splitlines() if "waiting_request_lost" in line]
     assert [line["problem"] for line in lines] == ["too much is waiting"]
 
