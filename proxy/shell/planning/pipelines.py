@@ -170,7 +170,7 @@ class Pipelines:
         truncate = structs.replace(self._truncate(entry, result_tokens), may_cut=may_cut)
         route = self._route(entry, capabilities)
         longest = capabilities.max_string_chars
-        cut = CutStrings(longest) if longest is not None and keeping else None
+        cut = None if longest is None else CutStrings(longest)  # kept or not: a longer text is refused
         return tuple(step for step in (route, truncate, cut, sanitise) if step is not None)
 
     def _route(self, entry: ModelSettings | None, capabilities: Capabilities) -> RouteMedia:

@@ -3,10 +3,10 @@ import pytest
 from proxy.config import Settings
 from proxy.core.compaction import Budget
 from proxy.core.media import RouteMedia, Routes
-from proxy.core.models import AgentFileAccess, Modality, ModelProfile, ToolImages
+from proxy.core.models import AgentFileAccess, LimitName, Modality, ModelProfile, ToolImages
 from proxy.core.text import Direction, ExcerptLimits
 from proxy.core.tokens import ByteClassCounter
-from proxy.core.truncation import Sanitise, SanitiseText, TruncateToolOutput
+from proxy.core.truncation import CutStrings, Sanitise, SanitiseText, TruncateToolOutput
 from proxy.shell.planning import Pipelines
 
 
@@ -70,6 +70,15 @@ def test_while_nothing_can_be_kept_nothing_is_cut_that_fits():
     route, truncate = pipeline(keeping=False).local
     assert (type(route), truncate.may_cut) == (RouteMedia, False)  # it marks what imitates a notice, all the same
     assert not pipeline(keeping=False).notices.kept
+
+
+def test_a_text_over_the_upstreams_limit_is_cut_whether_or_not_it_can_be_kept():
+    profile = ModelProfile("m", at_most={LimitName.STRING: 9_000})
+    for keeping in (True, False):
+        made = Pipelines(Settings()).pipeline(
+            profile, Budget(10**6), ByteClassCounter(), AgentFileAccess.SHELL, keeping=keeping
+        )
+        assert CutStrings(9_000) in made.local
 
 
 def test_characters_are_replaced_for_the_models_that_are_named():
