@@ -143,8 +143,6 @@ class Case(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Whether extended thinking is switched on."""
     has_bucket: bool = False
     """Whether artifacts are kept in a bucket."""
-    quota_bytes: int | None = None
-    """Limit of all artifacts together."""
     replicas: bool = False
     """Whether two proxies serve it in turn, which share what they learn through Redis."""
 
@@ -171,7 +169,6 @@ def drawn(draw: random.Random) -> Case:
         tells_time=draw.random() < 0.15,
         thinks=draw.random() < 0.25,
         has_bucket=draw.random() < 0.25,
-        quota_bytes=draw.choice((None, None, 1_048_576)),
         replicas=draw.random() < 0.25,
     )
 

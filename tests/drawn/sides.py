@@ -161,8 +161,6 @@ async def started(case: Case, folder: Path, *, remembers: bool = True) -> AsyncI
             await asyncio.sleep(0)
             relays.append(relay := app.state.services.routes.default.relay)
             await relay._models.discovery.answered()  # or what is known depends on the time
-            if case.quota_bytes is not None:  # the least that the settings allow
-                relay._sends._store._max_bytes = case.quota_bytes
         yield Side(apps, relays, upstream, folder / "tool-output", bucket)
 
 
