@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from drawn.case import Case
 from fuzz.targets import CORPUS, TARGETS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,13 @@ KEPT = sorted(path for path in CORPUS.glob("*/*") if path.is_file())
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_a_kept_case_breaks_no_rule(path: Path) -> None:
     TARGETS[path.parent.name].check(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in KEPT if path.parent.name == "conversations"], ids=lambda path: path.name
+)
+def test_a_kept_conversation_is_still_a_case(path: Path) -> None:
+    msgspec.json.decode(path.read_bytes(), type=Case)  # what is none would break no rule, unseen
 
 
 @pytest.mark.parametrize("name", TARGETS)
