@@ -43,9 +43,6 @@ ENV PATH=/opt/context-proxy/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
     TMPDIR=/dev/shm \
-    MALLOC_ARENA_MAX=1 \
-    MALLOC_MMAP_THRESHOLD_=4194304 \
-    MALLOC_TRIM_THRESHOLD_=16777216 \
     CONTEXT_PROXY_DATA_DIR=/data \
     CONTEXT_PROXY_SERVER__HOST=0.0.0.0
 # Numbers, so that Kubernetes can see that it is not root.

@@ -45,7 +45,7 @@ from proxy.shell.operator import Explainer, Overview, Priced
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.references import Downloads, FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
-from proxy.shell.resources import WaitingRoom, Workload, configure_logging, logger, tune_interpreter
+from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
 from proxy.shell.telemetry import FILE_NAME, History, Recorder
 from proxy.shell.telemetry.metrics import Metrics
 
@@ -201,6 +201,7 @@ async def _running(
         await at_the_end.enter_async_context(_sharing(*replicas))
         for work in (
             history.write_for_ever(),
+            give_memory_back(services.workload),
             _show_load(services),
             _prepare_for_refusals(),
             look_after(settings.data_dir, shared.tenants),

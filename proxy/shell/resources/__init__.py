@@ -13,7 +13,7 @@ from proxy.shell.resources.threads import (
 )
 from proxy.shell.resources.waiting import Kept, Waiting, WaitingRoom
 from proxy.shell.resources.whole_files import UNFINISHED, SharedFile, create_file, remove_unfinished, replace_file
-from proxy.shell.resources.workload import Share, Workload, forget_what_is_gone, tune_interpreter
+from proxy.shell.resources.workload import Share, Workload, forget_what_is_gone, give_memory_back, tune_interpreter
 
 __all__ = [
     "UNFINISHED",
@@ -32,6 +32,7 @@ __all__ = [
     "configure_logging",
     "create_file",
     "forget_what_is_gone",
+    "give_memory_back",
     "in_thread",
     "logger",
     "remove_unfinished",

@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import platform
+import subprocess
 import sys
 import weakref
 
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import PATIENCE_SECONDS, let_pass
 
-from proxy.shell.resources import Workload, workload
+from proxy.shell.resources import Workload, give_memory_back, workload
 
 SMALL = 64 * 1024
 
@@ -178,6 +180,86 @@ async def test_the_wait_for_room_does_not_count_against_a_sender():
     assert not await held_up.is_ended()
     await held_up.leave()
     await other
+
+
+@pytest.mark.parametrize(("worked", "trimmed"), [(4 * 2**20, [0, 0]), (1, [0])])
+async def test_memory_is_given_back_after_the_start_and_after_large_requests(worked, trimmed, monkeypatch):
+    monkeypatch.setattr("proxy.shell.resources.workload.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("proxy.shell.resources.workload.STARTED_SECONDS", (0.0,))
+    seen: list[int] = []
+    monkeypatch.setattr("proxy.shell.resources.workload._malloc_trim", lambda: lambda pad: seen.append(pad) or 1)
+    workload = Workload()
+    giving = asyncio.create_task(give_memory_back(workload))
+    await settled()
+    share = workload.share()
+    await share.take(worked)
+    share.release()
+    for _ in range(50):
+        await asyncio.sleep(0.002)
+    giving.cancel()
+    assert seen == trimmed
+
+
+async def test_without_such_a_c_library_nothing_is_given_back(monkeypatch):
+    monkeypatch.setattr("proxy.shell.resources.workload._malloc_trim", lambda: None)
+    assert await give_memory_back(Workload()) is None
+
+
+HOLES = """if True:
+    import sys
+    from pathlib import Path
+    from proxy.shell.resources.workload import tune_allocator
+    resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+    if sys.argv[1] == "apart":
+        tune_allocator()
+    before, first = resident(), b"x" * 20_000_000
+    del first  # which makes glibc expect such blocks to come and go
+    large = [b"x" * 5_000_000 for _ in range(20)]
+    above = b"x" * 200_000
+    large.clear()
+    print(resident() - before)
+"""
+
+
+FREED_BY_A_THREAD = """if True:
+    import ctypes, sys, threading
+    from pathlib import Path
+    from proxy.shell.resources import workload
+    resident = lambda: int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) * 1024
+    if sys.argv[1] == "a heap each":
+        workload.ARENAS = 8
+    workload.tune_allocator()
+    def work():
+        blocks = [bytearray(3_000) for _ in range(4_000)]
+        del blocks
+        done.set()
+        end.wait()
+    done, end, before = threading.Event(), threading.Event(), resident()
+    thread = threading.Thread(target=work)
+    thread.start()
+    done.wait()
+    ctypes.CDLL(None).malloc_trim(0)
+    print(resident() - before)
+    end.set()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+def test_what_a_thread_has_freed_can_be_given_back():
+    held = {
+        how: int(subprocess.run([sys.executable, "-c", FREED_BY_A_THREAD, how], check=True, capture_output=True).stdout)
+        for how in ("one heap", "a heap each")
+    }
+    assert held["one heap"] < 2_000_000 < 8_000_000 < held["a heap each"]
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+def test_large_blocks_of_memory_leave_no_holes():
+    held = {
+        how: int(subprocess.run([sys.executable, "-c", HOLES, how], check=True, capture_output=True).stdout)
+        for how in ("apart", "as it comes")
+    }
+    assert held["apart"] < 10_000_000 < 80_000_000 < held["as it comes"]
 
 
 class _Held:
