@@ -119,7 +119,8 @@ class Share(Struct, eq=False):
     async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of the body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
         if nothing arrives for this long, or too little while others wait."""
-        if self._workload.queued:
+        others_wait = self._workload.queued > 0
+        if others_wait:
             pause_seconds = min(pause_seconds, PACE_SECONDS - self._slow_seconds)
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(pause_seconds):
@@ -127,7 +128,7 @@ class Share(Struct, eq=False):
         piece = message.get("body", b"")
         self._slow_seconds += asyncio.get_running_loop().time() - began
         self._new_bytes += len(piece)
-        if not self._workload.queued or self._new_bytes >= max(LEAST_BYTES, self.held_bytes // PACE_PART):
+        if not others_wait or self._new_bytes >= max(LEAST_BYTES, self.held_bytes // PACE_PART):
             self._slow_seconds, self._new_bytes = 0.0, 0
         await self.take(len(piece))
         return message

@@ -166,6 +166,20 @@ async def test_who_sends_slowly_loses_its_place_while_others_wait(held_bytes, ea
     await waiting
 
 
+async def test_a_pause_before_others_wait_does_not_count_against_a_sender():
+    workload = Workload(50_000)
+    slow = Sender(workload)
+    await slow.send(70_000)
+    await settled()
+    let_pass(400.0)
+    waiting = taking(workload.share(), 70_000)
+    await settled()
+    await slow.send(1)
+    assert not await slow.is_ended()
+    await slow.leave()
+    await waiting
+
+
 async def test_the_wait_for_room_does_not_count_against_a_sender():
     workload = Workload(100_000)
     large, held_up = Sender(workload), Sender(workload)
