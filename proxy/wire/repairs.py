@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import ClassVar, Final, Protocol, Self, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 from msgspec.structs import replace
 
@@ -75,9 +75,13 @@ def value_in(kind: VerdictKind, refusal: str) -> int:
     return int(stated[1]) if stated is not None and default > 1 and int(stated[1]) > 0 else default
 
 
-def mended(request: Request, kind: VerdictKind, value: int, language: Language) -> Request:
-    """The request without a fault; the same object if it has none."""
-    return _REPAIRS[kind](request, value, language)
+def mended(request: Request, repairs: Iterable[tuple[VerdictKind, int]], language: Language) -> Request:
+    """The request without these faults, each with the value that was stated; the same object if it has none."""
+    values = dict(repairs)
+    for kind, repair in _REPAIRS.items():
+        if kind in values:
+            request = repair(request, values[kind], language)
+    return request
 
 
 def _each(mend: Callable[[Mendable], Mendable | None]) -> Repair:
@@ -177,12 +181,19 @@ def _is_object(text: str) -> bool:
 def _with_contents(request: Request, _: int, language: Language) -> Request:
     """A message of the model that says and calls nothing is left out, but for the last; any other gets a word."""
     last = len(request.conversation) - 1
+    has_lost_its_first = False
+    """Whether the messages that go with one that is left out are next: the first of them stands for itself."""
 
     def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
+        nonlocal has_lost_its_first
         full = message.without_blanks()
+        if has_lost_its_first and full.is_companion:
+            full = replace(cast(Any, full), is_companion=False)
+        has_lost_its_first = False
         if full.calls or full.text().strip() or full.may_hold_media or full.must_stay:
             return (full,)
         if full.role == "assistant":
+            has_lost_its_first = index < last and not full.is_companion
             return () if index < last else (full,)
         return (_with_words(full, say(HISTORY, "empty", language)),)
 
@@ -245,6 +256,7 @@ def _with_words_between(request: Request, order: int, language: Language) -> Req
     return _in(request, found_at)
 
 
+# In this order: what is put in for one may need the next.
 _REPAIRS: Final[Mapping[VerdictKind, Repair]] = {
     VerdictKind.CALL_IDS: _with_fitting_ids,
     VerdictKind.SAME_IDS: _with_unique_ids,

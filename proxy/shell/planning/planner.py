@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections import Counter as Counts
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -166,9 +166,9 @@ class Planner:
         if refusal is not None and refusal.kind is VerdictKind.SEAL:
             request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message, self._pipelines.language)
         elif refusal is not None and refusal.kind in FAULTS:
-            fault = refusal.kind, value_in(refusal.kind, refusal.upstream_message)
-            repairs = tuple(sorted({**dict(request.repairs), fault[0]: fault[1]}.items()))
-            request = structs.replace(self._mended(request, [fault]), repairs=repairs)
+            value = value_in(refusal.kind, refusal.upstream_message)
+            repairs = tuple(sorted({**dict(request.repairs), refusal.kind: value}.items()))
+            request = structs.replace(mended(request, repairs, self._pipelines.language), repairs=repairs)
         elif refusal is not None:  # its words name the call if only the upstream has it
             text = lacking_result(self._pipelines.language)
             request = repaired(wire, request, refusal.upstream_message, text)
@@ -202,15 +202,10 @@ class Planner:
         is_of_another = bool(request.healed) and request.model != known.model
         return is_of_another or known.repairs != self._repairs(request, tenant)
 
-    def _mended(self, request: Request, repairs: Iterable[tuple[VerdictKind, int]]) -> Request:
-        for kind, value in repairs:
-            request = mended(request, kind, value, self._pipelines.language)
-        return request
-
     def _healed(self, wire: Wire, tenant: str, request: Request, known: int) -> Request:
         """The request without what its upstream is known to refuse; no seals are looked for in its first messages."""
         if repairs := self._repairs(request, tenant):
-            request = structs.replace(self._mended(request, repairs), repairs=repairs)
+            request = structs.replace(mended(request, repairs, self._pipelines.language), repairs=repairs)
         request = self._refused.without_seals(tenant, request, known, self._pipelines.language)
         if request.shape.is_whole and self._refused.has_unpaired(tenant, request):
             request = repaired(wire, request, "", lacking_result(self._pipelines.language))

@@ -364,7 +364,7 @@ def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
     request, wire = planned.request, planned.wire
     if verdict.kind in FAULTS:
         value = value_in(verdict.kind, verdict.upstream_message)
-        return mended(request, verdict.kind, value, planned.inputs.pipeline.notices.language) is not request
+        return mended(request, [(verdict.kind, value)], planned.inputs.pipeline.notices.language) is not request
     if verdict.kind is VerdictKind.SEAL:
         return any(message.unsealed() is not message for message in request.conversation)
     if verdict.kind is not VerdictKind.PAIRING:
