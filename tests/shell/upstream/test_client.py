@@ -824,3 +824,25 @@ async def test_headers_about_the_connection_are_left_out(headers, left):
 
 def test_local_upstreams_are_let_go_before_they_close():
     assert module.LOCAL_IDLE_SECONDS < 5 < module.HOSTED_IDLE_SECONDS < 60
+
+
+class Written:
+    """A writer that remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    async def write(self, piece: bytes) -> None:
+        self.pieces.append(piece)
+
+
+async def test_a_body_is_let_go_of_once_it_is_written() -> None:
+    sent = list[bool]()
+
+    async def note() -> None:
+        sent.append(True)
+
+    body, writer = Outgoing(b"long", note), Written()
+    await body.write_to(writer, b"head ")  # type: ignore[arg-type] - of a writer it needs `write` alone
+    await body.write_to(writer)  # type: ignore[arg-type] - as above
+    assert (writer.pieces, len(sent), body.length) == ([b"head long", b""], 2, 4)
