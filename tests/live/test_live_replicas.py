@@ -148,13 +148,19 @@ def test_two_workers_send_what_one_process_would_send(
                 assert ask(proxy.base_url, body).status_code == 200
         url = proxy.base_url.replace("/v1", "/metrics")
         counted = f'context_proxy_requests_total{{outcome="answered"}} {TURNS}.0'
-        # A response leaves before it is counted.
-        asyncio.run(until(lambda: counted in httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS).text))
+        idle = "context_proxy_running_requests 0.0"
+
+        def is_told() -> bool:
+            """A response leaves before it is counted, and each worker says once a second what it has under way."""
+            found = httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS).text
+            return counted in found and idle in found
+
+        asyncio.run(until(is_told))
         for silent in workers:
             with _stopped(silent):
                 reported = httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS).text
             assert counted in reported, "of both workers"
-            assert "context_proxy_running_requests 0.0" in reported
+            assert idle in reported
     assert [received.body for received in upstream.sent] == alone
 
 
