@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -274,14 +274,9 @@ _POINTER: Final = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
-_SCALAR: Final = re.compile(rb"[^\s,:\[\]{}\"]+")
-_SPACE: Final = re.compile(rb"[ \t\r\n]*")
+_TOKEN: Final = re.compile(rb'("(?:[^"\\]|\\.)*+"|[\[\]{},:])[ \t\r\n]*+', re.DOTALL)
 _TOKENS_BETWEEN_CHECKS: Final = 4096
-_OPENING: Final = frozenset(b"[{")
-_QUOTE: Final = ord('"')
-_ENDED_EARLY: Final = "it ends early"
+_DEEPER: Final = {b"[": 1, b"{": 1, b"]": -1, b"}": -1}
 
 
 def part_at(text: bytes, pointer: str, check: Callable[[], object] = bool) -> bytes:
@@ -299,96 +294,61 @@ def part_at(text: bytes, pointer: str, check: Callable[[], object] = bool) -> by
             "/messages/3/content, with ~1 for a slash in a name and ~0 for a tilde"
         )
     steps = pointer.split("/")[1:]
-    where = "the artifact"
+    where, at = "the artifact", 0
     try:
         jsontext.check(text)
-        found = _Position(text, check)
+        text = text.lstrip()
         for depth, step in enumerate(steps):
             where = "/".join(["", *steps[:depth]]) or "the artifact"
-            found.enter(step.replace("~1", "/").replace("~0", "~"), where)
-        part = found.value()
-        value = jsontext.value(part) if part.startswith(b'"') else None
+            if text.startswith(b'"', at):
+                text, at = _unquoted(_value_at(text, at, check)).lstrip(), 0
+                jsontext.check(text)
+            at = _entered(text, at, step.replace("~1", "/").replace("~0", "~"), where, check)
+        return _unquoted(_value_at(text, at, check))
     except jsontext.NotJson as error:
         raise _refused(f"{where} is not JSON: {error}") from None
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else part
 
 
-class _Position:
-    """The beginning of a value in a JSON text. Raises NotJson."""
-
-    def __init__(self, text: bytes, check: Callable[[], object]) -> None:
-        self._text = text
-        self._at = self._after_space(0)
-        self._check = check
-
-    def enter(self, name: str, where: str) -> None:
-        """Go on to a member or an item. Raises BadArtifactQuery if there is none."""
-        self._check()
-        if self._first == b'"':
-            self._text = jsontext.value(self.value()).encode("utf-8", "surrogatepass")
-            jsontext.check(self._text)
-            self._at = self._after_space(0)
-        if self._first not in (b"{", b"["):
-            raise _refused(f"{where} is neither an object nor an array")
-        is_object = self._first == b"{"
-        index = int(name) if not is_object and _INDEX.fullmatch(name) else -1
-        count = 0
-        self._at = self._after_space(self._at + 1)
-        while self._first not in (b"}", b"]"):
-            if count % _TOKENS_BETWEEN_CHECKS == 0:
-                self._check()
-            is_wanted = self._name() == name if is_object else count == index
-            if is_wanted:
-                return
-            self._at = self._after_space(self._end())
-            if self._first == b",":
-                self._at = self._after_space(self._at + 1)
+def _entered(text: bytes, at: int, name: str, where: str, check: Callable[[], object]) -> int:
+    """Where the value of a member or an item begins. Raises BadArtifactQuery if there is none."""
+    first = text[at : at + 1]
+    if first not in (b"{", b"["):
+        raise _refused(f"{where} is neither an object nor an array")
+    index = int(name) if _INDEX.fullmatch(name) else -1
+    count, before = 0, b""
+    for depth, token in _tokens(text, at, check):
+        if not depth:
+            break
+        is_before_value = token[1] == b":" if first == b"{" else token[1] in (b"[", b",")
+        if depth == 1 and is_before_value and not text.startswith(b"]", token.end()):
+            if (jsontext.value(before) == name) if first == b"{" else count == index:
+                return token.end()
             count += 1
-        if is_object:
-            raise _refused(f"there is no such member in {where}, an object with {count:,} members")
-        raise _refused(f"there is no such item in {where}, an array of {count:,} items that are counted from 0")
+        before = token[1]
+    if first == b"{":
+        raise _refused(f"there is no such member in {where}, an object with {count:,} members")
+    raise _refused(f"there is no such item in {where}, an array of {count:,} items that are counted from 0")
 
-    def value(self) -> bytes:
-        """The JSON of the value."""
-        return self._text[self._at : self._end()]
 
-    @property
-    def _first(self) -> bytes:
-        return self._text[self._at : self._at + 1]
+def _value_at(text: bytes, at: int, check: Callable[[], object]) -> bytes:
+    """The JSON of the value that begins there."""
+    ends = (token.start() for depth, token in _tokens(text, at, check) if depth < 0 or (not depth and token[1] == b","))
+    return text[at : next(ends, None)].rstrip()
 
-    def _name(self) -> str:
-        """The name of the member here; its value is gone on to."""
-        written = self._matched(_STRING, self._at)
-        name = self._text[self._at : written]
-        self._at = self._after_space(self._after_space(written) + 1)
-        found: str = jsontext.value(name)
-        return found
 
-    def _end(self) -> int:
-        """Where the value ends."""
-        if self._first not in (b"{", b"["):
-            return self._matched(_STRING if self._first == b'"' else _SCALAR, self._at)
-        depth = 0
-        for count, token in enumerate(_NESTING.finditer(self._text, self._at)):
-            first = token[0][0]
-            if first in _OPENING:
-                depth += 1
-            elif first != _QUOTE:
-                depth -= 1
-                if not depth:
-                    return token.end()
-            if count % _TOKENS_BETWEEN_CHECKS == 0:
-                self._check()
-        raise jsontext.NotJson(_ENDED_EARLY)
+def _tokens(text: bytes, at: int, check: Callable[[], object]) -> Iterator[tuple[int, re.Match[bytes]]]:
+    """The strings and marks from there on, with what follows them blank, each with the depth that it leads to."""
+    depth = 0
+    for count, token in enumerate(_TOKEN.finditer(text, at)):
+        if count % _TOKENS_BETWEEN_CHECKS == 0:
+            check()
+        depth += _DEEPER.get(token[1], 0)
+        yield depth, token
 
-    def _matched(self, pattern: re.Pattern[bytes], at: int) -> int:
-        found = pattern.match(self._text, at)
-        if found is None:
-            raise jsontext.NotJson(_ENDED_EARLY)
-        return found.end()
 
-    def _after_space(self, at: int) -> int:
-        return self._matched(_SPACE, at)
+def _unquoted(value: bytes) -> bytes:
+    """The text of a string; another value as it is written."""
+    return jsontext.value(value).encode("utf-8", "surrogatepass") if value.startswith(b'"') else value
 
 
 def _refused(message: str) -> BadArtifactQuery:
