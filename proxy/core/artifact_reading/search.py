@@ -10,9 +10,9 @@ its bytes; a pointer also leads into a string that is JSON itself, as the argume
 from __future__ import annotations
 
 import re
-from collections import defaultdict, deque
-from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
@@ -72,121 +72,85 @@ SHOWN_BYTES: Final = 600
 same line: JSON is often one line."""
 
 
-class Listing:
+class _Row(NamedTuple):
+    line: int
+    shown: bytes
+    begin: int = 0
+    """Where the line is searched again if there is no room for this."""
+    matches: int = 0
+
+
+class _Listing:
     """The output, line by line."""
 
     def __init__(self, search: Search, max_bytes: int) -> None:
         self._pattern = search.compiled()
         self._search = search
         self._left_bytes = max_bytes
-        self._printed: list[bytes] = []
         self._last_printed = 0
         self._owed = 0
         """Lines that still have to be printed after the last match."""
         self._recent: deque[tuple[int, bytes]] = deque(maxlen=search.context)
         """The last lines that were not printed, and their numbers."""
+        self.text = bytearray()
         self.count = 0
         self.stopped: tuple[int, int] | None = None
         """The line to continue from, and the byte in it."""
 
-    @property
-    def text(self) -> bytes:
-        """The whole output."""
-        return b"".join(self._printed)
-
     def add(self, piece: bytes, line: int, offset: int, fresh: int, *, is_part: bool) -> int:
         """Search whole lines, or part of one; they begin in `line` at its byte `offset`, and everything before `fresh`
-        has been searched. Returns where in the piece the search ended."""
-        windows, searched = self._windows(piece, offset, fresh)
-        if not windows and not self._owed:
-            self._remember(piece, line, offset)
-            return searched
-        rows = piece.split(b"\n")
-        if piece.endswith(b"\n"):
-            rows.pop()
-        for row, text in enumerate(rows):
-            number, skipped = line + row, 0 if row else offset
-            if row in windows:
-                room = self._print_match(number, skipped, text, windows[row])
-                if self.count == self._search.max_hits and self.stopped is None:
-                    self.stopped = _place(piece, line, offset, searched, is_part=is_part)
-            else:
-                room = skipped > 0 or self._pass(number, text)
-            if not room:
-                self.stopped = self.stopped or (number, skipped)
-            if self.stopped is not None and (not room or not self._owed):
+        has been searched. Returns where in the last line the search ended."""
+        lines = [*enumerate(piece.removesuffix(b"\n").split(b"\n"), line)]
+        if not self._owed and self._pattern.search(piece, fresh) is None:
+            self._recent.extend(lines[1 if offset else 0 :])
+            return fresh
+        searched = 0
+        for number, text in lines:
+            searched = self._add_line(number, offset, text, fresh)
+            if self.count == self._search.max_hits and self.stopped is None:
+                is_done = searched >= len(text) and not is_part
+                self.stopped = (number + 1, 0) if is_done else (number, offset + min(searched, len(text)))
+            if self.stopped is not None and not self._owed:
                 break
+            offset = fresh = 0
         return searched
 
-    def _windows(self, piece: bytes, offset: int, fresh: int) -> tuple[Mapping[int, list[Span]], int]:
-        """The spans to show of each row, and where the search ended."""
-        found: defaultdict[int, list[Span]] = defaultdict(list)
-        at, row, counted = fresh, 0, 0
-        left = self._search.max_hits - self.count
-        while left and at <= len(piece) and (match := self._pattern.search(piece, at)) is not None:
-            start = match.start()
-            if start == len(piece) and piece.endswith(b"\n"):
-                break  # after the last line
-            begin, end = piece.rfind(b"\n", 0, start) + 1, piece.find(b"\n", start)
-            end = len(piece) if end < 0 else end
-            row += piece.count(b"\n", counted, begin)
-            counted = begin
-            if end - begin <= SHOWN_BYTES and not (begin == 0 and offset):
-                found[row].append((0, end - begin))
-                at = end + 1
-            else:
-                shown = max(begin, start - SHOWN_BYTES // 2)
-                until = min(end, shown + SHOWN_BYTES)
-                found[row].append((shown - begin, until - begin))
-                at = max(until, match.end())
-                at = end + 1 if at == end else at
-            left -= 1
-        return found, at
-
-    def _print_match(self, number: int, skipped: int, text: bytes, windows: list[Span]) -> bool:
-        while self._recent:
-            if not self._print(b"%d-%b" % (self._recent[0][0], _shortened(self._recent[0][1])), self._recent[0][0]):
-                return False
-            self._recent.popleft()
-        for start, end in windows:
-            whole = start == 0 and end == len(text) and not skipped
-            shown = b"%d:%b" % (number, text) if whole else _part(number, skipped, text, start, end)
-            if not self._print(shown, number):
-                self.stopped = number, skipped + start
-                return False
-            self.count += 1
-        self._owed = self._search.context
-        return True
-
-    def _pass(self, number: int, text: bytes) -> bool:
-        """A line without a match; returns whether there was room for it."""
-        if not self._owed:
+    def _add_line(self, number: int, offset: int, text: bytes, fresh: int) -> int:
+        is_long = offset > 0 or len(text) > SHOWN_BYTES
+        rows: list[_Row] = []
+        left, at = self._search.max_hits - self.count, fresh
+        while len(rows) < left and at <= len(text) and (match := self._pattern.search(text, at)) is not None:
+            begin = max(0, match.start() - SHOWN_BYTES // 2) if is_long else 0
+            end = min(len(text), begin + SHOWN_BYTES) if is_long else len(text)
+            rows.append(_Row(number, _part(number, offset, text, begin, end), begin, 1))
+            at = max(end, match.end())
+            at += at == len(text)
+        if rows:
+            rows = [_Row(near, b"%d-%b" % (near, _shortened(line))) for near, line in self._recent] + rows
+            self._recent.clear()
+            self._owed = self._search.context
+        elif self._owed and not offset:
+            self._owed -= 1
+            rows = [_Row(number, b"%d-%b" % (number, _shortened(text)))]
+        elif not offset:
             self._recent.append((number, text))
-            return True
-        self._owed -= 1
-        return self._print(b"%d-%b" % (number, _shortened(text)), number)
-
-    def _print(self, shown: bytes, number: int) -> bool:
-        gap = b"--\n" if self._last_printed and number > self._last_printed + 1 else b""
-        self._left_bytes -= len(gap) + len(shown) + 1
-        if self._left_bytes < 0:
-            return False
-        self._printed += [gap, shown, b"\n"]
-        self._last_printed = number
-        return True
-
-    def _remember(self, piece: bytes, line: int, offset: int) -> None:
-        """Keep the last lines of a piece without a match."""
-        if not self._search.context or offset:
-            return
-        closed = piece.removesuffix(b"\n")
-        rows = closed.rsplit(b"\n", self._search.context)[-self._search.context :]
-        number = line + closed.count(b"\n") + 1 - len(rows)
-        self._recent.extend(enumerate(rows, number))
+        for row in rows:
+            gap = b"--\n" if self._last_printed and row.line > self._last_printed + 1 else b""
+            self._left_bytes -= len(gap) + len(row.shown) + 1
+            if self._left_bytes < 0:
+                self.stopped = self.stopped or (number, offset + row.begin)
+                self._owed = 0
+                break
+            self.text += b"%b%b\n" % (gap, row.shown)
+            self._last_printed = row.line
+            self.count += row.matches
+        return at
 
 
 def _part(number: int, skipped: int, text: bytes, start: int, end: int) -> bytes:
-    """The text around a match in a long line."""
+    """A line with a match, or the text around a match in a long one."""
+    if not skipped and end - start == len(text):
+        return b"%d:%b" % (number, text)
     while start < end and start and text[start] & 0xC0 == 0x80:
         start += 1
     before, behind = b"\xe2\x80\xa6" * (start > 0), b"\xe2\x80\xa6" * (end < len(text))
@@ -195,15 +159,6 @@ def _part(number: int, skipped: int, text: bytes, start: int, end: int) -> bytes
 
 def _shortened(text: bytes) -> bytes:
     return text if len(text) <= SHOWN_BYTES else whole_characters(text[:SHOWN_BYTES]) + b"\xe2\x80\xa6"
-
-
-def _place(piece: bytes, line: int, offset: int, at: int, *, is_part: bool) -> tuple[int, int]:
-    """The line, and the byte in it, at a position of a piece."""
-    if at > len(piece) and not is_part:
-        return line + piece.count(b"\n") + 1, 0  # after a last line without a line feed
-    at = min(at, len(piece))
-    begin = piece.rfind(b"\n", 0, at) + 1
-    return line + piece.count(b"\n", 0, at), at - begin + (0 if begin else offset)
 
 
 _READ_BYTES: Final = 256 * 1024
@@ -244,7 +199,7 @@ def hits_of(
         raise RangeOutside(f"line {first:,} has no byte {offset:,}", param="lines")
     fresh = 1 if offset else 0  # the byte before shows that no line begins here
     at, offset = at - fresh, offset - fresh
-    listing = Listing(search, max_bytes)
+    listing = _Listing(search, max_bytes)
     while at < end and listing.stopped is None:
         try:
             read = yield at, min(end, at + _READ_BYTES)
@@ -263,10 +218,10 @@ def hits_of(
         held = held[len(piece) - again :]
     stopped = listing.stopped
     if stopped is None or stopped[0] > last:
-        return Hits(listing.text, listing.count, first, last, None, index.total_lines)
+        return Hits(bytes(listing.text), listing.count, first, last, None, index.total_lines)
     following = f"{stopped[0]}:{stopped[1]}-{last}" if stopped[1] else f"{stopped[0]}-{last}"
     searched = max(first, stopped[0] if stopped[1] else stopped[0] - 1)
-    return Hits(listing.text, listing.count, first, searched, following, index.total_lines)
+    return Hits(bytes(listing.text), listing.count, first, searched, following, index.total_lines)
 
 
 MAX_POINTER_CHARACTERS: Final = 1_000

@@ -70,6 +70,8 @@ def test_a_long_neighbour_is_shortened_and_a_full_page_stops():
     assert hits(b"needle\n" * 9, "needle", max_bytes=30).following == "4-9"
     early = hits(b"b" * 90 + b"\nneedle\n", "needle", context=1, max_bytes=50)
     assert (early.text, early.count, early.following) == (b"", 0, "2-2")
+    behind = hits(b"a\n" + b"b" * 400_000 + b"\nnear\nneedle\n" + b"c" * 400_000 + b"\n", "needle", context=1)
+    assert behind.text.splitlines()[:2] == [b"3-near", b"4:needle"]
 
 
 def test_a_window_begins_with_a_whole_character():
