@@ -19,7 +19,7 @@ const money = { format: (amount) => (amount >= 1 || amount === 0 ? dollars : cen
 
 const rows = new Map(); // key of a decision → {decision, item, button}
 const runningRows = new Map(); // request id → {item, button}
-const selected = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "" };
+const selected = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "", direct: "" };
 const FILTERS = ["show", "q", "conversation", "model", "client", "status"];
 let period = ""; // hours; empty until somebody chooses: as the data asks
 let paused = false;
@@ -570,6 +570,7 @@ function follow() {
   events.onmessage = ({ data }) => {
     const event = JSON.parse(data);
     showRunning(event.running);
+    storyTakes(event);
     if (event.decisions.length) {
       if (isNarrowed()) list();
       else {
@@ -611,8 +612,9 @@ function narrow(changes) {
   writeAddress();
   if (selected.view === "conversations") lookAround();
   for (const name of ["model", "client", "status"]) fill(name, (byId(name).dataset.options ?? "").split("\n").filter(Boolean));
-  if (before !== JSON.stringify(FILTERS.map((name) => selected[name]))) return list({ replace: true });
-  return undefined;
+  if (before === JSON.stringify(FILTERS.map((name) => selected[name]))) return void showStory();
+  askStory().catch(lost);
+  return list({ replace: true });
 }
 
 /** `#ID` names a request; `#?view=…&show=…&q=…&conversation=…&request=…` names everything. */
@@ -645,6 +647,7 @@ function readAddress() {
     show: among("show", ["all", "changed", "troubled"]),
     q: (named.get("q") ?? "").slice(0, 200),
     conversation: (named.get("conversation") ?? "").slice(0, 64),
+    direct: /^\d{1,3}$/.test(named.get("direct") ?? "") ? named.get("direct") : "", // the turn at which a run without the proxy ended
     model: (named.get("model") ?? "").slice(0, 256),
     client: (named.get("client") ?? "").slice(0, 256),
     status: /^([1-9]\d\d|[1-9]xx|refused|failed)$/.test(named.get("status") ?? "") ? named.get("status") : "",
@@ -998,8 +1001,11 @@ window.addEventListener("hashchange", () => {
 byId("base-url").textContent = new URL("v1", location.href.replace(/[#?].*$/, "").replace(/[^/]*$/, "")).href;
 byId("command").textContent = `curl ${byId("base-url").textContent}/chat/completions -H "authorization: Bearer $OPENAI_API_KEY" -H "content-type: application/json" `
   + `-d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'`;
-Object.assign(selected, readAddress());
-narrow({});
-list();
-follow();
-lookAround();
+document.addEventListener("DOMContentLoaded", () => { // the other script is there, too
+  Object.assign(selected, readAddress());
+  narrow({});
+  list();
+  askStory().catch(lost);
+  follow();
+  lookAround();
+});

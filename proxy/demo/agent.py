@@ -118,6 +118,14 @@ TIMEOUT_SECONDS: Final = 60
 """Timeout of one response; the embedded model needs milliseconds."""
 
 
+HEADERS: Final = {
+    "authorization": "Bearer demo",
+    "user-agent": "demo-agent",
+    "x-context-proxy-session": "Why did the checkout fail?",
+}
+"""Its key and its names; a server that is no proxy ignores the last."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One response of the model, or the refusal that ended the run."""
@@ -210,9 +218,7 @@ class _StreamedReply:
 
 def _client(base_url: str) -> httpx.Client:
     """No retries, so that each refusal is seen; no proxies of the environment between two local servers."""
-    return httpx.Client(
-        base_url=base_url, headers={"authorization": "Bearer demo"}, timeout=TIMEOUT_SECONDS, trust_env=False
-    )
+    return httpx.Client(base_url=base_url, headers=HEADERS, timeout=TIMEOUT_SECONDS, trust_env=False)
 
 
 def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> tuple[Turn, dict[str, Any] | None]:

@@ -77,7 +77,8 @@ def test_pages_search_and_filters_are_of_all_that_is_kept_and_not_of_a_page(buil
 
 def test_requests_are_found_by_model_client_status_and_time(build: Any) -> None:
     world = build(8_000)
-    world.ask(growing(2), x_request_id="hers", x_context_proxy_client="crush")
+    named = f"Why is\tit red?{'!' * 200}"
+    world.ask(growing(2), x_request_id="hers", x_context_proxy_client="crush", x_context_proxy_session=named)
     world.ask(growing(2), key="key-of-codex", x_request_id="its", user_agent="codex/1.2 (Linux)")
     line = next(line for line in world.logged("request_done") if line["request_id"] == "its")
     assert (line["api"], line["client"], len(line["key"])) == ("chat", "codex", 8)
@@ -92,7 +93,12 @@ def test_requests_are_found_by_model_client_status_and_time(build: Any) -> None:
     assert ids("status=4xx") == ids("model=other") == []
     assert ids(f"q={line['key']}") == ["its"]
     assert {one["client"] for one in at(world, "/conversations")["conversations"]} <= {"codex", "crush"}
-    assert all(b"x-context-proxy-client" not in seen.headers for seen in world.upstream.sent)
+    assert next(line for line in world.logged("request_done") if line["request_id"] == "hers")["session"] == (
+        "Why is it red?" + "!" * 66
+    )
+    assert "session" not in line
+    own = {b"x-context-proxy-client", b"x-context-proxy-session"}
+    assert all(own.isdisjoint(seen.headers) for seen in world.upstream.sent)
 
 
 def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) -> None:

@@ -44,7 +44,7 @@ from proxy.shell.operator import (
     is_proven,
     proof_of,
 )
-from proxy.shell.telemetry import MAX_DECISIONS, Conversation, Table
+from proxy.shell.telemetry import MAX_DECISIONS, MAX_TURNS, Conversation, Table
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -63,6 +63,8 @@ _DASHBOARD_TYPES: Final = {
     "api.html": "text/html",
     "dashboard.css": "text/css",
     "dashboard.js": "text/javascript",
+    "strip.js": "text/javascript",
+    "strip.css": "text/css",
     "api.css": "text/css",
 }
 """The files of the dashboard; nothing else is served from its folder."""
@@ -128,6 +130,8 @@ _Hours = Annotated[
     ),
 ]
 _Some = Annotated[int, Query(ge=1, le=MAX_CONVERSATIONS, description="How many conversations, at most.")]
+_Turns = Annotated[int, Query(ge=1, le=MAX_TURNS, description="How many turns of each, at most: the latest.")]
+_Named = Annotated[str, Query(max_length=64, description="Only this one, by its name.")]
 
 
 @dataclass
@@ -224,9 +228,12 @@ async def overview(services: Serving, hours: _Hours = None) -> Response:
     tags=["decisions"],
     response_model=shaped(Conversations),
 )
-async def conversations(services: Serving, limit: _Some = 20) -> Response:
+async def conversations(
+    services: Serving, limit: _Some = 20, turns: _Turns = 120, conversation: _Named = ""
+) -> Response:
     """Each with the sizes of its latest turns: how it grew, and where it was cut."""
-    return json_response(Conversations(conversations=await services.history.ask(Table.conversations, limit)))
+    found = await services.history.ask(Table.conversations, limit, turns, conversation)
+    return json_response(Conversations(found))
 
 
 @operator.get(

@@ -52,13 +52,14 @@ from proxy.shell.relay.tool_loop import (
     watched,
 )
 from proxy.shell.resources import Kept, in_thread, logger
-from proxy.shell.telemetry import Recorder, RequestRecord, client_name
+from proxy.shell.telemetry import Recorder, RequestRecord, client_name, session_name
 from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, header
 from proxy.wire import DEFAULT, Wire
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
 CLIENT_HEADER: Final = b"x-context-proxy-client"
-_OWN_HEADERS: Final = frozenset((MODE_HEADER, CLIENT_HEADER))
+SESSION_HEADER: Final = b"x-context-proxy-session"
+_OWN_HEADERS: Final = frozenset((MODE_HEADER, CLIENT_HEADER, SESSION_HEADER))
 KEY_HASH_CHARACTERS: Final = 8
 """Characters of the hash in the log: enough to tell keys apart, and part of a keyed hash."""
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
@@ -131,6 +132,8 @@ class Relay:
         mode = self._mode(named.get(MODE_HEADER, b""))
         tenant = self._tenants.tenant_of(headers)
         record.client = client_name(named.get(CLIENT_HEADER) or named.get(b"user-agent", b""))
+        if SESSION_HEADER in named:
+            record.session = session_name(named[SESSION_HEADER])
         if not KEY_HEADERS.isdisjoint(named):
             record.key = tenant.hex()[:KEY_HASH_CHARACTERS]
         self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))

@@ -8,12 +8,14 @@ from proxy.shell.telemetry.record import (
     RequestRecord,
     client_name,
     described_blocks,
+    session_name,
     storable,
 )
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.table import (
     FAILED,
     MAX_DECISIONS,
+    MAX_TURNS,
     REFUSED,
     Conversation,
     Filters,
@@ -25,6 +27,7 @@ __all__ = [
     "FAILED",
     "FILE_NAME",
     "MAX_DECISIONS",
+    "MAX_TURNS",
     "REFUSED",
     "RETRY_SECONDS",
     "Block",
@@ -39,5 +42,6 @@ __all__ = [
     "Table",
     "client_name",
     "described_blocks",
+    "session_name",
     "storable",
 ]

@@ -148,6 +148,8 @@ class RequestRecord(_Progress):
     """The client's name: the header `x-context-proxy-client`, else the first word of its `User-Agent`."""
     key: str = ""
     """A short hash of the client's API key; empty if it sent none."""
+    session: str = ""
+    """A name for the conversation, from the header `x-context-proxy-session`; left out if the client sent none."""
     refusal: str = ""
     """What the upstream refused it for, as judged; left out if it did not."""
     model: str = ""
@@ -497,6 +499,20 @@ def client_name(user_agent: bytes) -> str:
     """
     found = _CLIENT.match(user_agent)
     return found[1].decode() if found else ""
+
+
+_MAX_SESSION_CHARACTERS: Final = 80
+"""Limit for the name of a session in the log: it is foreign input."""
+
+
+def session_name(header: bytes) -> str:
+    """The name that a client gives to its session: one line of printable characters.
+
+    >>> session_name("Why is it red?\x1b[1m \u202e 为什么".encode())
+    'Why is it red? [1m 为什么'
+    """
+    text = header[: 4 * _MAX_SESSION_CHARACTERS].decode("utf-8", "ignore")
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:_MAX_SESSION_CHARACTERS]
 
 
 def _joined(counts: Mapping[str, int] | None) -> str:

@@ -28,8 +28,8 @@ MAX_DECISIONS: Final = 500
 """Rows without a file, and of one response."""
 BUSY_SECONDS: Final = 1.0
 """Longest wait for another process; a write takes milliseconds."""
-MAX_TURNS: Final = 120
-"""The latest turns of one conversation in an overview."""
+MAX_TURNS: Final = 1_000
+"""The latest turns of one conversation in a response."""
 _LEFT_SHARE: Final = 0.75
 """Share of the limit that is left to rows when the file is too large, so that the next clean-up is not due soon."""
 _AHEAD_SECONDS: Final = 300.0
@@ -136,9 +136,10 @@ class Turn:
 
     request_id: str
     tokens_before: int | None
-    """Empty, like the next two, if the request could not be read."""
+    """Empty, like the next three, if the request could not be read."""
     tokens_after: int | None
     room_tokens: int | None
+    window_tokens: int | None
     changed: int
     """1: it was edited."""
     troubled: int
@@ -158,6 +159,12 @@ class Conversation:
     ended: float
     changed: int
     troubled: int
+    fitted: int
+    """Its answered requests that would have been refused or silently cut for their length."""
+    tokens_saved: int
+    """Sum of the same field of its requests."""
+    session: str
+    """As its latest request names it; empty: not."""
     model: str
     client: str
     tool: str
@@ -167,13 +174,16 @@ class Conversation:
 
 
 _CONVERSATIONS: Final = """
-SELECT of.*, coalesce(model, ''), coalesce(client, ''), coalesce(tool, '') FROM requests JOIN (
-  SELECT conversation, count(*), max(id) AS last, min(ended), max(ended), sum(changed), sum(troubled > 0)
-  FROM requests WHERE conversation <> '' GROUP BY conversation ORDER BY last DESC LIMIT :limit) AS of ON id = last
+SELECT of.*, coalesce(json_extract(record, '$.session'), ''), coalesce(model, ''), coalesce(client, ''),
+  coalesce(tool, '') FROM requests JOIN (
+  SELECT conversation, count(*), max(id) AS last, min(ended), max(ended), sum(changed), sum(troubled > 0),
+    coalesce(sum(fitted), 0), coalesce(sum(tokens_saved), 0)
+  FROM requests WHERE conversation <> '' AND :name IN ('', conversation)
+  GROUP BY conversation ORDER BY last DESC LIMIT :limit) AS of ON id = last
 ORDER BY last DESC"""
 _TURNS: Final = """
-SELECT conversation, request_id, tokens_before, tokens_after, room_tokens, changed, troubled FROM requests
-WHERE conversation IN (SELECT value FROM json_each(:names)) ORDER BY id"""
+SELECT conversation, request_id, tokens_before, tokens_after, room_tokens, window_tokens, changed, troubled
+FROM requests WHERE conversation IN (SELECT value FROM json_each(:names)) ORDER BY id"""
 
 
 _NOTE_WORKER: Final = "INSERT OR REPLACE INTO workers VALUES (:name, :now, :running)"
@@ -246,12 +256,12 @@ class Table:
             return _record(*row), [Block(**one) for one in kept]
         return None
 
-    def conversations(self, limit: int) -> list[Conversation]:
-        """The latest conversations, each with its latest turns, the oldest turn first."""
-        found = {row[0]: Conversation(*row) for row in self.query(_CONVERSATIONS, limit=limit)}
-        for name, *turn in self.query(_TURNS, names=jsontext.dump([*found]).decode()):
-            found[name].turns.append(Turn(*turn))
-            del found[name].turns[:-MAX_TURNS]
+    def conversations(self, limit: int, turns: int = MAX_TURNS, name: str = "") -> list[Conversation]:
+        """The latest conversations, or the one of a name, each with its latest turns, the oldest turn first."""
+        found = {row[0]: Conversation(*row) for row in self.query(_CONVERSATIONS, limit=limit, name=name)}
+        for of, *turn in self.query(_TURNS, names=jsontext.dump([*found]).decode()):
+            found[of].turns.append(Turn(*turn))
+            del found[of].turns[:-turns]
         return [*found.values()]
 
     def sums(self, since: float, until: float, *by: str) -> list[tuple[Any, ...]]:

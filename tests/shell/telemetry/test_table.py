@@ -146,7 +146,7 @@ def test_a_table_without_rows_has_sums_of_nothing(table):
     assert table.sums(0, 1_000) == [(Sums.of(()),)]
 
 
-def test_the_latest_turns_of_a_conversation_are_grouped_in_their_order(table, monkeypatch):
+def test_the_latest_turns_of_a_conversation_are_grouped_in_their_order(table):
     for turn in range(3):
         for name in ("left", "right"):
             table.add([entry(f"{name}-{turn}", float(turn), conversation=name, tokens_before=100 * turn)])
@@ -155,9 +155,19 @@ def test_the_latest_turns_of_a_conversation_are_grouped_in_their_order(table, mo
     assert (newest.conversation, older.conversation) == ("right", "left")
     assert (newest.requests, newest.began, newest.ended) == (3, 0.0, 2.0)
     assert [turn.tokens_before for turn in newest.turns] == [0, 100, 200]
-    monkeypatch.setattr("proxy.shell.telemetry.table.MAX_TURNS", 2)
-    (alone,) = table.conversations(1)
+    (alone,) = table.conversations(1, turns=2)
     assert (alone.requests, [turn.tokens_before for turn in alone.turns]) == (3, [100, 200])
+    (named,) = table.conversations(1, name="left")
+    assert (named.conversation, named.requests) == ("left", 3)
+    assert table.conversations(1, name="other") == []
+
+
+def test_a_conversation_has_the_name_of_its_session_and_what_it_saved(table):
+    table.add([entry("a", conversation="c", fitted=True, tokens_saved=30)])
+    table.add([entry("b", conversation="c", session="Why?", tokens_saved=12, window_tokens=900)])
+    (found,) = table.conversations(10)
+    assert (found.session, found.fitted, found.tokens_saved) == ("Why?", 1, 42)
+    assert [turn.window_tokens for turn in found.turns] == [None, 900]
 
 
 def test_rows_are_bounded_in_number():
