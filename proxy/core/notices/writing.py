@@ -75,6 +75,8 @@ NAMES_WORDS_BYTES: Final = 32
 _TOOL: Final = re.compile(r"[\w.-]{1,64}")
 """Names of tools as the APIs allow them; another one is not repeated in our own words."""
 _NAMED: Final = re.compile(ARTIFACT_NAME)
+_REST_OF_LINE: Final = re.compile(rf"{re.escape(MARK)}(.*)")
+"""Each line is read once, however often the mark occurs."""
 
 
 class Notices(Struct, frozen=True):
@@ -126,7 +128,7 @@ class Notices(Struct, frozen=True):
             "bytes": shown.total_bytes,
         }
         if brief:
-            return self._say("shown_brief", **counts) + self._way_back_brief(artifact, resume)
+            return self._say("shown_brief", **counts) + self.way_back(artifact, resume, brief=True)
         return self._say("shown", parts=self._parts(shown), **counts) + self.way_back(artifact, resume)
 
     def omission_note(
@@ -172,8 +174,7 @@ class Notices(Struct, frozen=True):
 
     def response_text(self, artifact: Artifact, resume: Resume, *, brief: bool = False) -> str:
         """The `text` of a tool response whose data was cut."""
-        way = self._way_back_brief if brief else self.way_back
-        return framed(self._say("response") + way(artifact, resume))
+        return framed(self._say("response") + self.way_back(artifact, resume, brief=brief))
 
     def replaced(self, count: int) -> str:
         """How many characters of a text were replaced, because the model's upstream does not accept them."""
@@ -185,35 +186,26 @@ class Notices(Struct, frozen=True):
         notices = structs.replace(self, way=structs.replace(self.way, tool=False))
         return notices._kept_at(artifact, "whole", "call_whole")
 
-    def way_back(self, artifact: Artifact, resume: Resume) -> str:
-        """Where the whole is, and how to continue reading."""
-        place = self.way.path_of(artifact)
-        if not self.kept or place is None or self.reach is AgentFileAccess.NOTHING or self._counts_bytes(resume):
-            return self._kept_at(artifact, "whole", "call", resume=resume)
-        whole = self._say("whole", place=place)
-        if self.reach is AgentFileAccess.SHELL:
-            return whole + self._say("shell", command=resume.command(place))
-        if self.reach is AgentFileAccess.PAGE and not resume.is_by_lines:
-            return whole + self._say("page_bytes", line=resume.line, byte=resume.line_bytes + 1)
-        return whole + self._say(self.reach.value, line=resume.line, count=resume.whole_lines)
-
-    def _way_back_brief(self, artifact: Artifact, resume: Resume) -> str:
+    def way_back(self, artifact: Artifact, resume: Resume, *, brief: bool = False) -> str:
+        """Where the whole is, and how to continue reading. `brief`: nothing but the next call, or the place."""
         if not self.kept:
             return self._say("unkept")
-        place = self.way.path_of(artifact)
-        if self.reach is AgentFileAccess.SHELL and place is not None:
-            return self._say("more", place=resume.command(place))
-        call = self._call(artifact, resume.query(), is_needed=self._counts_bytes(resume))
-        if call is not None:
-            return self._say("more", place=call)
-        more = "more_from" if resume.is_by_lines else "more_bytes"
-        more = "more" if self.reach is AgentFileAccess.NOTHING else more
-        place, byte = self.place_of(artifact), resume.line_bytes + 1
-        return self._say(more, place=place, line=resume.line, byte=byte, count=resume.whole_lines)
-
-    def _counts_bytes(self, resume: Resume) -> bool:
-        """Whether the agent's tool for files, which counts lines and cuts long ones, cannot read on, but ours can."""
-        return self.reach is AgentFileAccess.PAGE and self.way.tool and not resume.is_by_lines
+        path = self.way.path_of(artifact) if self.reach is AgentFileAccess.SHELL else None
+        # A tool for files, which counts lines and cuts long ones, cannot read on within one, but ours can.
+        is_needed = self.reach is AgentFileAccess.PAGE and self.way.tool and not resume.is_by_lines
+        call = resume.command(path) if path is not None else self._call(artifact, resume.query(), is_needed=is_needed)
+        values = {"line": resume.line, "byte": resume.line_bytes + 1, "count": resume.whole_lines}
+        if brief:
+            is_told = call is not None or self.reach is AgentFileAccess.NOTHING
+            more = "more" if is_told else "more_from" if resume.is_by_lines else "more_bytes"
+            return self._say(more, place=call or self.place_of(artifact), **values)
+        if call is not None and path is None:
+            return self._say("call", call=call)
+        whole = self._place("whole", artifact)
+        if not self.reaches_files:
+            return whole
+        is_inside = self.reach is AgentFileAccess.PAGE and not resume.is_by_lines
+        return whole + self._say("page_bytes" if is_inside else self.reach.value, command=call, **values)
 
     def place_of(self, artifact: Artifact) -> str:
         """The path or address at which the agent finds an artifact; its bare name if the agent can reach neither, or
@@ -224,28 +216,18 @@ class Notices(Struct, frozen=True):
             return artifact.id
         return self.way.path_of(artifact) or self.way.url_of(artifact) or artifact.id
 
-    def _kept_at(
-        self,
-        artifact: Artifact,
-        in_place: str,
-        by_call: str,
-        by_shell: str = "",
-        resume: Resume | None = None,
-        **query: str,
-    ) -> str:
+    def _kept_at(self, artifact: Artifact, in_place: str, by_call: str, by_shell: str = "", **query: str) -> str:
         """Where it is kept: the call that fetches it if the agent needs one and can make it, otherwise its place.
-        `by_shell`: a shell command for the file at `{place}`; `resume`: where a page begins."""
+        `by_shell`: a shell command for the file at `{place}`."""
         if not self.kept:
             return self._say("unkept")
-        place = self.way.path_of(artifact)
-        if by_shell and (self.shell or self.reach is AgentFileAccess.SHELL) and place is not None:
-            return self._say(by_call, call=by_shell.format(place=place))
-        if resume is None:
-            call = self._call(artifact, query)
-        else:
-            call = self._call(artifact, resume.query(), is_needed=self._counts_bytes(resume))
-        if call is not None:
-            return self._say(by_call, call=call)
+        path = self.way.path_of(artifact)
+        has_shell = self.shell or self.reach is AgentFileAccess.SHELL
+        is_by_shell = by_shell and has_shell and path is not None
+        call = by_shell.format(place=path) if is_by_shell else self._call(artifact, query)
+        return self._place(in_place, artifact) if call is None else self._say(by_call, call=call)
+
+    def _place(self, in_place: str, artifact: Artifact) -> str:
         needs_tool = self.way.tool_wants and self.reach is AgentFileAccess.NOTHING
         advice = self._say("tool_wants", setting=self.way.tool_wants) if needs_tool else ""
         return self._say(in_place, place=self.place_of(artifact)) + advice
@@ -285,12 +267,4 @@ def is_ours(text: str) -> bool:
     >>> is_ours("a [context-proxy: 1 of 2 … /d/tool_sh_0123456789abcdef.txt]"), is_ours("[context-proxy: hello]")
     (True, False)
     """
-    start = text.find(MARK)
-    while start >= 0:
-        # Line by line, so that each is read once, however often the mark occurs.
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        if _NAMED.search(text, start, end) is not None:
-            return True
-        start = text.find(MARK, end)
-    return False
+    return any(map(_NAMED.search, _REST_OF_LINE.findall(text)))
