@@ -24,7 +24,7 @@ from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import AgentFileAccess, Modality, ToolImages
 from proxy.core.notices import ArtifactAccess, Notices, PageSize, Resume
 from proxy.core.overflow import OversizedPlan, refused_twice
-from proxy.core.retrieval_tool import failed, notice, stopped, withheld
+from proxy.core.retrieval_tool import failed, notice
 from proxy.core.text import Excerpt
 from proxy.errors import ProxyError
 from proxy.wire.chat_completions import ChatMessage
@@ -112,8 +112,6 @@ def about_reading():
     yield notice("unnamed", "zh")
     yield notice("many", "zh", calls=4)
     yield notice("last", "zh", rounds=4)
-    yield stopped(4, "zh")
-    yield withheld("zh")
     for kind in (
         errors.ArtifactNotFound,
         errors.ArtifactStoreUnavailable,

@@ -1,13 +1,10 @@
-"""The proxy's own tools, `read_artifact` and `search_artifacts`: when a request is offered one, what a call of it asks
-for, and the texts of its results besides the pages.
+"""The proxy's own tools, `read_artifact` and `search_artifacts`: which requests may be offered one, what a call of it
+asks for, and the texts of its results besides the pages.
 
-Rule: whether an agent has the tool depends only on its tool list and on settings, so notices, hidden calls and cuts,
-and with them the bytes of every message, are the same in all turns. Only a turn whose `tool_choice` forces a call is
-sent without the tool: that call has to be the client's. Such a turn misses the prompt cache, because its tool list
-differs; the turns around it do not. The client's own entries in the list keep their bytes. Whatever went wrong, a
-result says what is allowed and what to do next; a model without an answer calls again. Results are recognised when they
-arrive, and not cut, routed or kept again; once they are put back into a client's conversation, they are given up for
-room like any other result.
+Rule: a call belongs to the proxy if it names the proxy's tool, which is offered only where no tool of the client has
+that name; every call keeps its bytes, because they may carry what an upstream wants back (Gemini's thought signatures).
+The client never sees one. Whatever went wrong, a result says what is allowed and what to do next; a model without an
+answer calls again. Results are recognised when they arrive, and not cut, routed or kept again.
 """
 
 from __future__ import annotations
@@ -19,12 +16,11 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from proxy.core.artifact import ARTIFACT_NAME, beginning_of
-from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
+from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Query
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.models import AgentFileAccess, reach_with
 from proxy.core.notices import (
     BAD_QUERIES,
-    HISTORY,
     NOT_READ,
     READING,
     SEARCH_TOOL,
@@ -34,9 +30,37 @@ from proxy.core.notices import (
     is_ours,
     say,
 )
-from proxy.core.retrieval_tool.calls import RETRIEVAL_TOOL
-from proxy.core.text import jsontext
+from proxy.core.text import Discreet, jsontext
 from proxy.errors import BadArtifactQuery, ProxyError
+
+RETRIEVAL_TOOL: Final = "read_artifact"
+"""The proxy's own tool."""
+
+
+class OwnCall(Discreet, frozen=True):
+    """A call of the proxy's own tool."""
+
+    id: str
+    arguments: str
+    """The model's text: JSON, or an attempt at it."""
+
+
+class AssistantMessage(Discreet, frozen=True):
+    """A model's message in one round."""
+
+    message: bytes
+    """The message sent back upstream, with all calls."""
+    own: tuple[OwnCall, ...]
+    others: tuple[bytes, ...]
+    """The client's calls, in order."""
+    texts: Mapping[str, str]
+    """The parts that a person may read, by the wire's name for each: text and reasoning."""
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the client also has calls to answer."""
+        return bool(self.own and self.others)
+
 
 RetrievalPolicy: TypeAlias = Literal["auto", "always", "never"]
 
@@ -155,7 +179,7 @@ SEARCH_SPEC: Final = ToolSpec(
 class ArtifactSearch(Struct, frozen=True):
     """Parsed arguments of a search for artifacts."""
 
-    search: Search | None
+    query: Query | None
     """None: everything."""
     beginning: str
     """Prefix of the names of the artifacts to search."""
@@ -165,18 +189,14 @@ class ArtifactSearch(Struct, frozen=True):
         """Parse a model's arguments; null and an empty text count as missing. Raises BadArtifactQuery.
 
         >>> ArtifactSearch.parse({"grep": None, "tool": "Bash"})
-        ArtifactSearch(search=None, beginning='tool_Bash_')
+        ArtifactSearch(query=None, beginning='tool_Bash_')
         """
         pattern, tool, context = (arguments.get(name) or "" for name in ("grep", "tool", "context"))
-        if not isinstance(pattern, str):
-            raise BadArtifactQuery("`grep` must be a text: a regular expression", param="grep")
-        if not isinstance(tool, str):
-            raise BadArtifactQuery("`tool` must be a text: the name of a tool", param="tool")
-        around = str(context or 0)
-        if not (around.isascii() and around.isdigit() and len(around) < 4):
-            raise BadArtifactQuery("`context` must be a whole number of lines", param="context")
-        search = Search(pattern, int(around)) if pattern else None
-        return cls(search, beginning_of(tool) if tool else "tool_")
+        for param, text in (("grep", pattern), ("tool", tool)):
+            if not isinstance(text, str):
+                raise BadArtifactQuery(f"`{param}` must be a text", param=param)
+        query = Query.parse({"grep": pattern, "context": str(context or 0)}) if pattern else None
+        return cls(query, beginning_of(tool) if tool else "tool_")
 
 
 _ALLOWED: Final = {"grep": MAX_PATTERN_CHARACTERS, "context": MAX_CONTEXT}
@@ -184,41 +204,14 @@ _ALLOWED: Final = {"grep": MAX_PATTERN_CHARACTERS, "context": MAX_CONTEXT}
 
 
 def failed(name: str, error: ProxyError, language: Language) -> str:
-    """The result of a call whose artifact cannot be read, or not in this way."""
-    return notice("failed", language, name=name, problem=_problem(error, language))
-
-
-def not_searched(error: ProxyError, language: Language) -> str:
-    """The result of a search that could not be made."""
-    return notice("unsearched", language, problem=_problem(error, language))
-
-
-def _problem(error: ProxyError, language: Language) -> str:
+    """The result of a call whose artifact cannot be read, or not in this way. `name`: empty for a search."""
     param = (error.param or "") if isinstance(error, BadArtifactQuery) else ""
     if param in BAD_QUERIES:
-        return say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
-    kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in NOT_READ), "other")
-    return say(NOT_READ, kind, language, message=error.message, code=error.code or "")
-
-
-def stopped(rounds: int, language: Language) -> str:
-    """Shown to the client if the model would read pages forever."""
-    return say(READING, "stopped", language, rounds=rounds)
-
-
-def withheld(language: Language) -> str:
-    """Shown to the client if the model's page does not fit."""
-    return say(READING, "withheld", language)
-
-
-def broken(problem: str, language: Language) -> str:
-    """Shown to the client if the upstream failed after the model had read a page. `problem`: a status or a code."""
-    return say(READING, "broken", language, problem=problem)
-
-
-def lacking_result(language: Language) -> str:
-    """The result of a call that has none. Without the mark of a notice, which would name an artifact."""
-    return say(HISTORY, "lacking", language)
+        problem = say(BAD_QUERIES, param, language, message=error.message, most=_ALLOWED.get(param))
+    else:
+        kind = next((one.__name__ for one in type(error).__mro__ if one.__name__ in NOT_READ), "other")
+        problem = say(NOT_READ, kind, language, message=error.message, code=error.code or "")
+    return notice("failed" if name else "unsearched", language, name=name, problem=problem)
 
 
 def notice(kind: str, language: Language, /, **values: object) -> str:

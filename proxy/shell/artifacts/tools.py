@@ -18,7 +18,7 @@ from proxy.core.artifact import Artifact, beginning_of
 from proxy.core.artifact_reading import Query, listing_header
 from proxy.core.conversation import Carried, Content, Edit, Reason, Shown, Words
 from proxy.core.notices import Language, quoted
-from proxy.core.retrieval_tool import ArtifactSearch, Wanted, failed, not_searched, notice
+from proxy.core.retrieval_tool import ArtifactSearch, Wanted, failed, notice
 from proxy.errors import ArtifactNotFound, ProxyError
 from proxy.shell.artifacts.reader import ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
@@ -121,14 +121,14 @@ class ArtifactTools:
     async def search(self, arguments: Mapping[str, Any], tenants: TenantNames, max_bytes: int) -> ToolText:
         """The result of `search_artifacts`, of about `max_bytes`."""
         try:
-            query = ArtifactSearch.parse(arguments)
-            newest = await self._reader.newest(tenants, query.beginning)
+            wanted = ArtifactSearch.parse(arguments)
+            newest = await self._reader.newest(tenants, wanted.beginning)
             names = [name for name in newest if not (name.startswith(_OURS) and name.endswith(".json"))]
-            if query.search is None:
+            if wanted.query is None:
                 return ToolText(await self._listed(names, tenants))
-            return ToolText(await self._searched(names, tenants, Query(search=query.search), max_bytes))
+            return ToolText(await self._searched(names, tenants, wanted.query, max_bytes))
         except ProxyError as error:
-            return ToolText(not_searched(error, self._language), is_failure=True)
+            return ToolText(failed("", error, self._language), is_failure=True)
 
     async def _searched(
         self, names: Sequence[str], tenants: TenantNames, query: Query, max_bytes: int, total: int = 0
@@ -166,22 +166,12 @@ _ENTRY_BYTES: Final = 300
 """Memory of an entry besides the text itself."""
 
 
-class _Request(NamedTuple):
-    """One request's replacements."""
-
-    texts: dict[str, str]
-    """Keyed by the name of the artifact."""
-    left_out: frozenset[str]
-    """The artifacts of messages that are left out."""
-    note: str
-    """The text that carries the note about those."""
-
-
 class Replacements:
     """Remembers the latest requests that were changed; one for each process."""
 
     def __init__(self) -> None:
-        self._requests: BoundedMap[tuple[str, str], _Request] = BoundedMap(MAX_REQUESTS, MAX_BYTES)
+        self._requests: BoundedMap[tuple[str, str], dict[str, str]] = BoundedMap(MAX_REQUESTS, MAX_BYTES)
+        """The text in place of each artifact, by id of the request and tenant; that of messages is the note."""
 
     @property
     def held_bytes(self) -> int:
@@ -201,30 +191,22 @@ class Replacements:
                 note = in_words(edit.becomes)
             else:
                 replaced[edit.artifact.id] = edit.becomes
-        left_out = frozenset([artifact.id for artifact in artifacts if artifact.id not in replaced])
-        if not replaced and not left_out:
-            return
-        held_bytes = _ENTRY_BYTES * (1 + len(replaced) + len(left_out)) + _bytes_of(note)
-        texts: dict[str, str] = {}
+        texts = dict.fromkeys([artifact.id for artifact in artifacts], note)
+        held_bytes = _ENTRY_BYTES * (1 + len(texts)) + _bytes_of(note)
         for artifact_id, content in replaced.items():
             text = texts[artifact_id] = in_words(content)
             held_bytes += _bytes_of(text)
             if held_bytes > MAX_REQUEST_BYTES:  # the words about a thousand images may name each of them
                 return
-        if held_bytes <= MAX_REQUEST_BYTES:
-            self._requests.put((request_id, tenant), _Request(texts, left_out, note), held_bytes)
+        if texts and held_bytes <= MAX_REQUEST_BYTES:
+            self._requests.put((request_id, tenant), texts, held_bytes)
 
     def find(self, request_id: str, tenant: str | None, artifact: str) -> str | None:
         """The replacement text of an artifact in a request; empty if there was none, None if it is not known.
         `tenant=None`: of any tenant."""
         tenants = [tenant] if tenant is not None else [key[1] for key in self._requests if key[0] == request_id]
-        for one in reversed(tenants):
-            request = self._requests.get((request_id, one))
-            if request is not None and artifact in request.texts:
-                return request.texts[artifact]
-            if request is not None and artifact in request.left_out:
-                return request.note
-        return None
+        found = (self._requests.get((request_id, one)) or {} for one in reversed(tenants))
+        return next((texts[artifact] for texts in found if artifact in texts), None)
 
 
 def in_words(content: Content) -> str:
@@ -239,13 +221,9 @@ def in_words(content: Content) -> str:
 
 
 def _part_in_words(item: Carried | Words | Shown) -> str:
-    match item:
-        case Words():
-            return item.text
-        case Shown():
-            return f"[{item.route}: {item.found.mime}]"
-        case Carried():
-            return "[a part that stays as it came]"
+    if isinstance(item, Shown):
+        return f"[{item.route}: {item.found.mime}]"
+    return item.text if isinstance(item, Words) else "[a part that stays as it came]"
 
 
 def _bytes_of(text: str) -> int:

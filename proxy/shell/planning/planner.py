@@ -17,9 +17,8 @@ from msgspec import Struct, structs
 from proxy.core.compaction import Compressed, Pipeline, Plan, Progress, Reading, clamped_reply, compressed, plan
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.models import LimitName, facts
-from proxy.core.notices import BY_HASH, NOWHERE, ArtifactAccess
+from proxy.core.notices import BY_HASH, HISTORY, NOWHERE, ArtifactAccess, say
 from proxy.core.overflow import FAULTS, Terms, VerdictKind
-from proxy.core.retrieval_tool import lacking_result
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, resolving
@@ -170,7 +169,7 @@ class Planner:
             repairs = tuple(sorted({**dict(request.repairs), refusal.kind: value}.items()))
             request = structs.replace(mended(request, repairs, self._pipelines.language), repairs=repairs)
         elif refusal is not None:  # its words name the call if only the upstream has it
-            text = lacking_result(self._pipelines.language)
+            text = say(HISTORY, "lacking", self._pipelines.language)
             request = repaired(wire, request, refusal.upstream_message, text)
         terms = terms._replace(repairs=None)
         return self.made(wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
@@ -208,7 +207,7 @@ class Planner:
             request = structs.replace(mended(request, repairs, self._pipelines.language), repairs=repairs)
         request = self._refused.without_seals(tenant, request, known, self._pipelines.language)
         if request.shape.is_whole and self._refused.has_unpaired(tenant, request):
-            request = repaired(wire, request, "", lacking_result(self._pipelines.language))
+            request = repaired(wire, request, "", say(HISTORY, "lacking", self._pipelines.language))
         return request
 
     def _refuses_our_tool(self, wire: Wire, request: Request, tenant: bytes, tools: bytes) -> bool:

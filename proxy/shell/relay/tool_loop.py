@@ -23,11 +23,8 @@ from proxy.core.retrieval_tool import (
     AssistantMessage,
     Wanted,
     notice,
-    stopped,
     wanted_by,
-    withheld,
 )
-from proxy.core.retrieval_tool.tool import broken
 from proxy.core.text import utf8_length
 from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
@@ -124,8 +121,8 @@ class ToolLoop(Struct):
         """The last text of a response in which the model may not continue."""
         language = self.retrieval.language
         if self.problem:
-            return broken(self.problem, language)
-        return stopped(MAX_ROUNDS, language) if self.count == MAX_ROUNDS else withheld(language)
+            return say(READING, "broken", language, problem=self.problem)
+        return say(READING, "stopped" if self.count == MAX_ROUNDS else "withheld", language, rounds=MAX_ROUNDS)
 
     async def following(self, message: AssistantMessage, *, as_stream: bool) -> PeekedResponse | None:
         """The model's next response, after its calls were answered, a stream or not; None if it may not continue, or

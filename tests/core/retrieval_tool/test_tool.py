@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from support.strategies import exchange, pipeline, planned, user
 
 from proxy.core import retrieval_tool as own
-from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Search
+from proxy.core.artifact_reading import MAX_CONTEXT, MAX_PATTERN_CHARACTERS, Query, Search
 from proxy.core.compaction import Budget
-from proxy.core.notices import MARK, as_text
+from proxy.core.notices import MARK, READING, as_text, say
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL, SEARCH_SPEC, ArtifactSearch, Wanted, is_page, wanted_by
 from proxy.core.text import ExcerptLimits
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery, RangeOutside
@@ -74,7 +74,7 @@ def test_a_call_without_a_pattern_requests_everything(arguments):
 @pytest.mark.parametrize(("given", "context"), [({}, 0), ({"context": 2}, 2), ({"context": "2"}, 2)])
 def test_a_pattern_has_no_context_unless_requested(given, context):
     query = ArtifactSearch.parse({"grep": "ERROR", **given})
-    assert query.search == Search("ERROR", context)
+    assert query.query == Query(search=Search("ERROR", context))
 
 
 def test_a_tool_is_matched_by_its_form_in_artifact_names():
@@ -148,12 +148,12 @@ def test_an_exceeded_bound_is_reported_in_chinese():
 def test_messages_about_too_many_calls_and_readings_contain_the_counts(language):
     assert "17" in own.notice("many", language, calls=17)
     assert "8" in own.notice("last", language, rounds=8)
-    assert "8" in own.stopped(8, language)
+    assert "8" in say(READING, "stopped", language, rounds=8)
 
 
 @LANGUAGES
 def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
-    for text in (own.stopped(8, language), own.withheld(language)):
+    for text in (say(READING, kind, language, rounds=8, problem="500") for kind in ("stopped", "withheld", "broken")):
         assert text.strip()
         assert MARK not in text
 
@@ -166,7 +166,7 @@ def test_a_call_that_names_nothing_gets_an_error(language):
 
 @LANGUAGES
 def test_a_search_that_cannot_be_made_gets_the_cause_in_one_line(language):
-    notice = own.not_searched(BadArtifactQuery("`tool` must be a text", param="tool"), language)
+    notice = own.failed("", BadArtifactQuery("`tool` must be a text", param="tool"), language)
     assert notice.startswith(as_text(MARK, language))
     assert notice.endswith("]\n")
     assert "`tool`" in notice
