@@ -16,6 +16,7 @@ from fastapi import APIRouter, FastAPI, Header, Path, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import SkipJsonSchema
+from starlette.types import ASGIApp
 
 from proxy import __version__
 from proxy.shell.endpoints import artifacts, compress_api, operator
@@ -45,9 +46,17 @@ _Mode = Annotated[
 _ROUTERS: Final = (compress_api.gateways, artifacts.router, operator.status, operator.operator, operator.pages)
 
 
+class Api(FastAPI):
+    """FastAPI behind the dispatcher. As a middleware that would be within Starlette's own, which wraps each event of a
+    stream once more."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return Dispatcher(super().build_middleware_stack())
+
+
 def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None) -> FastAPI:
     """The API as an ASGI application; it serves with `app.state.services`."""
-    app = FastAPI(
+    app = Api(
         title="context-proxy",
         version=__version__,
         description=_ABOUT,
@@ -64,7 +73,6 @@ def create_api(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] 
             "auto_configure": False,
         },
     )
-    app.add_middleware(Dispatcher)
     add_refusals(app)
     for router in _ROUTERS:
         app.include_router(router)

@@ -33,17 +33,13 @@ from proxy.errors import (
     UnknownPath,
     UpstreamError,
 )
-from proxy.shell.relay import AnyResponse, PeekedResponse
+from proxy.shell.relay import PIECES_OF_THE_END, AnyResponse, PeekedResponse
 from proxy.shell.resources import logger
 from proxy.shell.upstream import Headers, header
 from proxy.wire import DEFAULT, TAIL_BYTES, Refusal, Tail, Wire, compress_api, like
 
 _REQUEST_ID: Final = re.compile(rb"[\x21-\x7e]{1,128}")
 """A client's own id is copied into logs and headers only if it is visible ASCII of bounded length."""
-_PIECES_OF_THE_END: Final = 32
-"""Bytes examined when a response breaks off: `[DONE]` may arrive in several pieces."""
-
-
 _WITHOUT_BODY: Final = (204, 304)
 """Some servers state the length of a body that these never have. A 204 must not (RFC 9110 8.6), and caches ignore that
 of a 304 (RFC 9111 3.2)."""
@@ -71,7 +67,7 @@ class ResponseSender(Struct, eq=False):
     is_committed: bool = False
     """Whether the client has the head of a success, and the beginning of its body, before that."""
     sent_bytes: int = 0
-    last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, _PIECES_OF_THE_END))
+    last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, PIECES_OF_THE_END))
     """The end of what was sent."""
     _as_events: bool = True
     """Whether the committed body is a stream."""
@@ -114,7 +110,11 @@ class ResponseSender(Struct, eq=False):
         elif not self._wire.framing.is_stream(answer.headers) if self._as_events else answer.status >= 400:
             whole = self._translated(whole if whole is not None else await _beginning(answer.chunks()))
         if whole is None:
-            await self._pass_pieces(answer.chunks())
+            if isinstance(answer, PeekedResponse):
+                self.last = answer.last
+                await self._pass_pieces(answer.chunks())
+            else:
+                await self._pass_pieces(_noted(answer.chunks(), self.last))
         await self._end(whole or b"", stop_watching)
 
     async def _pass_pieces(self, pieces: AsyncIterator[bytes]) -> None:
@@ -122,7 +122,6 @@ class ResponseSender(Struct, eq=False):
             async for piece in pieces:
                 self.sent_bytes += len(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-                self.last.add(piece)
         except UpstreamError:
             if not self.is_whole:
                 raise
@@ -171,6 +170,13 @@ class ResponseSender(Struct, eq=False):
         """A response that does not fit what has been sent of another, as an error at its end."""
         encode = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
         return encode(self.status, body)
+
+
+async def _noted(pieces: AsyncIterator[bytes], last: Tail) -> AsyncIterator[bytes]:
+    """The pieces, each added to the end once it is sent, as PeekedResponse does."""
+    async for piece in pieces:
+        yield piece
+        last.add(piece)
 
 
 async def _beginning(pieces: AsyncIterator[bytes]) -> bytes:

@@ -16,12 +16,12 @@ from msgspec import Struct, field
 from proxy.core.overflow import Counted
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.upstream import Headers, UpstreamResponse
-from proxy.wire import Splitter, Tail, Wire
+from proxy.wire import TAIL_BYTES, Splitter, Tail, Wire
 
 PassEarly: TypeAlias = Callable[[Headers, bytes], Awaitable[None]]
 """Takes what an upstream sends before its response has content, with the response's headers."""
 
-_TAIL_BYTES: Final = 4_096
+_USAGE_BYTES: Final = 4_096
 """The end of a response, where its usage is; the model's text before it is not searched."""
 HELD_BYTES: Final = 64 * 1024
 """Refusals are shorter; a longer body is a reply of the model."""
@@ -35,8 +35,10 @@ OF_THE_BODY: Final = frozenset((b"content-length", b"content-md5", b"digest", b"
 _BLANKS: Final = b" \t\r\n"
 """JSON may begin with these; DeepSeek sends empty lines until its reply is ready.
 https://api-docs.deepseek.com/quick_start/rate_limit"""
-_PIECES_OF_THE_END: Final = 8
-"""Pieces that hold the end of a response: its final chunk, its usage and `[DONE]` arrive separately."""
+_USAGE_PIECES: Final = 8
+"""Pieces that hold the usage: a final chunk, the usage and `[DONE]` arrive separately."""
+PIECES_OF_THE_END: Final = 32
+"""Pieces examined when a response breaks off: `[DONE]` may arrive in several."""
 
 
 class PeekedResponse(Struct, eq=False):
@@ -48,8 +50,8 @@ class PeekedResponse(Struct, eq=False):
     """Pieces after the held ones."""
     status: int
     headers: Headers
-    last: Tail = field(default_factory=partial(Tail, _TAIL_BYTES, _PIECES_OF_THE_END))
-    """The end of what has arrived."""
+    last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, PIECES_OF_THE_END))
+    """The end of what the reader of `chunks` has taken."""
     is_stream: bool = False
     """Whether the body is a stream of events, by its headers or by its beginning."""
     is_plain: bool = True
@@ -120,7 +122,7 @@ class PeekedResponse(Struct, eq=False):
         elif self._take(body):
             return
         self.is_whole = True
-        self._counted = self._wire.counted(self.evidence[-_TAIL_BYTES:])
+        self._counted = self._wire.counted(self.evidence[-_USAGE_BYTES:])
 
     @property
     def _is_empty(self) -> bool:
@@ -178,13 +180,13 @@ class PeekedResponse(Struct, eq=False):
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
         while self._held:  # freed piece by piece: the rest may take minutes
-            self.last.add(piece := self._held.pop(0))
-            yield piece
+            yield (piece := self._held.pop(0))
+            self.last.add(piece)
         if self.failure is not None:
             raise self.failure
         async for piece in self._pieces:
-            self.last.add(piece)
             yield piece
+            self.last.add(piece)
 
     @property
     def counted(self) -> Counted | None:
@@ -192,8 +194,8 @@ class PeekedResponse(Struct, eq=False):
         has not yet."""
         if self.is_whole:
             return self._counted
-        begun = self.evidence[:_TAIL_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
-        return self._wire.counted(begun + self.last.joined_of(_PIECES_OF_THE_END)[-_TAIL_BYTES:])
+        begun = self.evidence[:_USAGE_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
+        return self._wire.counted(begun + self.last.joined_of(_USAGE_PIECES)[-_USAGE_BYTES:])
 
     async def drain(self) -> None:
         await self._answer.drain()
