@@ -30,10 +30,7 @@ from proxy.demo import (
     hold_contest,
 )
 
-NEXT: Final = """\
-Do the same for your agent:
-  {command} serve --upstream https://api.openai.com/v1
-  export OPENAI_BASE_URL=http://127.0.0.1:8787/v1"""
+NEXT: Final = "Do the same for your agent (claude, codex, opencode, aider, any command):\n  {command} run claude"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,8 +48,7 @@ def run(options: argparse.Namespace) -> int:
             contest = running.enter_context(hold_contest(brief, lambda side, turn: print(line(side, turn), flush=True)))
             show(contest)
             if is_watched:
-                page = contest.proxy_url.removesuffix("v1")
-                say(f"\nSee what the proxy did to each request; Ctrl-C ends it: {page}")
+                say(f"\nBoth runs in one picture; Ctrl-C ends it: {picture(contest)}")
                 with suppress(KeyboardInterrupt):
                     while sys.stdin.readline():
                         pass
@@ -107,6 +103,12 @@ def _command() -> str:
     if shutil.which(called.name) == str(called):
         return called.name
     return str(called.relative_to(Path.cwd()) if called.is_relative_to(Path.cwd()) else called)
+
+
+def picture(contest: Contest) -> str:
+    """Where the dashboard shows the run through the proxy, and the turn at which the direct one was refused."""
+    page = contest.proxy_url.removesuffix("v1")
+    return f"{page}#?direct={len(contest.direct.turns)}" if contest.direct.refusal else page
 
 
 def verdict(contest: Contest) -> str:

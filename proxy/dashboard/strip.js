@@ -44,7 +44,7 @@ const cross = (x, y, size, name) => inPicture("path", { class: name, d: `M${x - 
 /** The picture of some turns, `width` pixels wide; `direct`: the turn at which the same work ended without the proxy. */
 function pictureOf(turns, { width, height, direct = 0, runs = false }) {
   const isWide = width > 640;
-  const [left, right, top] = [isWide ? 142 : 44, isWide ? 16 : 6, height > 150 ? 44 : 24];
+  const [left, right, top] = [isWide ? 156 : 44, isWide ? 16 : 6, height > 150 ? 44 : 24];
   const count = Math.max(turns.length, direct);
   const step = Math.min((width - left - right) / Math.max(1, count), WIDEST_TURN);
   const most = Math.max(scaled(1.3), ...turns.map((turn) => scaled(turn.tokens_before / budgetOf(turn))));
@@ -84,9 +84,8 @@ function pictureOf(turns, { width, height, direct = 0, runs = false }) {
   }
   const write = (words, x, where, name, anchor = "start") => parts.push(inPicture("text", { class: name, x, y: where, "text-anchor": anchor }, words));
   parts.push(inPicture("path", { class: "window", d: `M${left} ${line}H${width - right}` }), ...marks);
-  write("1 ×", left - 8, line + 4, "tick window-tick", "end");
+  write(isWide ? "the model's window" : "1 ×", left - 8, line + 4, "row-name window-name", "end");
   if (latest && isWide) {
-    write("the model's window", left + 4, line - 7, "words");
     write("the agent sent", 0, (line + top) / 2 + 4, "row-name");
     write("the model saw", 0, (line + base) / 2 + 4, "row-name saw-name");
     write(direct ? "through the proxy" : "turns", 0, dots + 4, "row-name");
@@ -135,7 +134,7 @@ function lossOf(blocks) {
 
 function lossInWords({ results, cut, names, unkept }, files) {
   if (!results && !cut) return ["nothing", "every message was sent"];
-  const of = names.length ? `of ${several(names.length > 3 ? [...names.slice(0, 3), "others"] : names)}` : "";
+  const of = names.length ? `of ${several(names.length > 4 ? [...names.slice(0, 3), "others"] : names)}` : "";
   const parts = results ? [of, ...(cut ? [`${whole.format(cut)} shortened`] : [])] : [`shortened, ${of}`];
   if (files?.length) parts.push(`(${several(files.length > 4 ? [...files.slice(0, 4), `${files.length - 4} more`] : files)})`);
   return [counted(results || cut, "result"), `${parts.filter(Boolean).join(", ")}; ${unkept ? `${whole.format(unkept)} not kept` : "all readable"}`];
@@ -218,11 +217,12 @@ async function askStory() {
   const { conversations } = await ask(`conversations?${new URLSearchParams({ limit: 1, turns: TURNS, conversation: name })}`);
   if (name !== selected.conversation) return;
   const [found] = conversations;
+  if (found && !name && selected.direct) return narrow({ conversation: found.conversation });
   if (!found || found.conversation !== story.of?.conversation) Object.assign(story, { blocks: [], turn: 0, files: null, folder: "" });
   story.of = found ?? null;
   if (found) story.seen = Date.now();
   showStory();
-  await askLoss();
+  return askLoss();
 }
 
 /** What is lost, by the latest turn; asked again only when that is more than it was. */

@@ -14,7 +14,7 @@ from support.demo_front import fake_front
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import _parser
-from proxy.commands.demo import line, run, show, verdict
+from proxy.commands.demo import line, picture, run, show, verdict
 from proxy.demo import OPENAI, Brief, CannotStart, Contest, Run, Turn, make_incident
 from tools.ports import held_port
 
@@ -42,7 +42,7 @@ def test_a_demo_whose_both_runs_are_held_ends_with_0(monkeypatch, capsys):
     )
     assert str(make_incident(6).answer) in " ".join(shown.split())
     assert "\x1b" not in shown
-    assert max(len(line) for line in shown.splitlines() if "--upstream" not in line) <= 80
+    assert max(len(line) for line in shown.splitlines() if "run claude" not in line) <= 80
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -108,7 +108,7 @@ def test_the_address_of_the_dashboard_is_shown_while_it_is_open(flags, is_open, 
 
     class Typing(Terminal):
         def readline(self, *_):
-            address = re.search(r"http://127\.0\.0\.1:\d+/(?=\n)", output.getvalue())
+            address = re.search(r"http://127\.0\.0\.1:\d+/(?=(#\?direct=\d+)?\n)", output.getvalue())
             seen.append(httpx.get(address[0], trust_env=False, timeout=PATIENCE_SECONDS).status_code)
             if len(seen) == 2:
                 raise KeyboardInterrupt
@@ -144,6 +144,11 @@ def held(direct, proxied):
     return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"), URL)
 
 
+def test_the_picture_of_both_runs_says_where_the_direct_one_was_refused():
+    assert picture(held((READ, DIED), (READ, CUT, DONE))) == "http://127.0.0.1:8788/#?direct=2"
+    assert picture(held((READ, DONE), (READ, DONE))) == "http://127.0.0.1:8788/"
+
+
 def test_each_turn_is_a_line_of_at_most_80_columns():
     assert line("proxy", CUT) == ("proxy  turn  2  read_file cart.log       sent  17,000, model saw  12,000 (twice)")
     assert [re.sub(" +", " ", line("direct", turn)) for turn in (DIED, DONE)] == [
@@ -177,10 +182,10 @@ def test_the_verdict_is_true(proxied, ending):
 @pytest.mark.parametrize(
     ("called", "on_path", "shown"),
     [
-        ("{here}/.demo/bin/context-proxy", False, ".demo/bin/context-proxy serve"),
-        ("{here}/.demo/bin/context-proxy", True, "context-proxy serve"),
-        ("/elsewhere/bin/context-proxy", False, "/elsewhere/bin/context-proxy serve"),
-        ("{here}/proxy/__main__.py", False, f"{sys.executable} -m proxy serve"),
+        ("{here}/.demo/bin/context-proxy", False, ".demo/bin/context-proxy run"),
+        ("{here}/.demo/bin/context-proxy", True, "context-proxy run"),
+        ("/elsewhere/bin/context-proxy", False, "/elsewhere/bin/context-proxy run"),
+        ("{here}/proxy/__main__.py", False, f"{sys.executable} -m proxy run"),
     ],
 )
 def test_the_next_command_works_as_it_is_printed(called, on_path, shown, tmp_path, monkeypatch, capsys):
@@ -192,4 +197,4 @@ def test_the_next_command_works_as_it_is_printed(called, on_path, shown, tmp_pat
     monkeypatch.setenv("PATH", str(file.parent) if on_path else "/nowhere")
     monkeypatch.setattr(sys, "argv", [str(file), "demo"])
     show(held((READ, DIED), (READ, CUT, DONE)))
-    assert f"  {shown} --upstream https" in capsys.readouterr().out
+    assert f"  {shown} claude\n" in capsys.readouterr().out

@@ -98,8 +98,12 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyDown", **named, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
-    def screenshot(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def screenshot(self, file: Path, of: str = "") -> None:
+        """Of what is in view, or of one element, half as large again."""
+        box = "{ const { x, y, width, height } = document.querySelector('%s').getBoundingClientRect();"
+        box += "({ x: x - 8, y: y - 8, width: width + 16, height: height + 16, scale: 1.5 }) }"
+        clip = {"clip": self.value(box % of)} if of else {}
+        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **clip)["data"]))
 
     def _message(self) -> dict[str, Any]:
         while b"\0" not in self._rest:

@@ -1,4 +1,4 @@
-"""`make pictures`: the dashboard's pictures in docs/, of three agents that work through one proxy.
+"""`make pictures`: of the demo for README, and of the dashboard with three agents, both in docs/.
 
 Rule: everything shown is made up but the proxy and its page; the agents' tools read the logs of the demo's incident.
 """
@@ -18,14 +18,15 @@ from typing import Any, Final
 import httpx
 
 from proxy.app import create_app
+from proxy.commands.demo import picture
 from proxy.config import Settings
-from proxy.demo import Incident, Toolbox, make_incident
+from proxy.demo import OPENAI, Brief, Incident, Toolbox, hold_contest, make_incident
 from support.browser import CHROMIUM, Page, browser
 from support.serving import serving
 from support.upstream import Answer, Sent, listening, model_server, words
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
-WIDE, PHONE = (1440, 900), (390, 844)
+WIDE, PHONE, STORY = (1440, 900), (390, 844), (1040, 900)
 KEY: Final = "demo"
 TIMEOUT_SECONDS: Final = 60
 WINDOWS: Final = {"claude-sonnet-4-5": 200_000, "gpt-4o-mini": 128_000, "qwen2.5-coder:14b": 64_000}
@@ -105,6 +106,19 @@ def take(page: Page, root: str) -> None:
     page.screenshot(DOCS / "dashboard-phone.png")
 
 
+def take_story(page: Page) -> None:
+    """The demo, held as `make demo` holds it: both runs in one picture."""
+    with hold_contest(Brief(16_000, 30, 1, OPENAI, 0), lambda *_: None) as contest:
+        page.open("about:blank", width=STORY[0], height=STORY[1])
+        page.open(picture(contest), width=STORY[0], height=STORY[1])
+        page.until("document.querySelector('#strip .bad-words')")
+        page.until("document.querySelector('#story-facts')?.innerText.includes('readable')")
+        for unseen in ("#story-open", "#turn-words", "#turn"):
+            page.value(f"document.querySelector('{unseen}').hidden = true")
+        page.value("document.querySelector('#strip .pointed').remove()")
+        page.screenshot(DOCS / "story.png", "#story")
+
+
 def main() -> int:
     """Exit status: 0 all pictures are taken, 2 no Chromium."""
     if CHROMIUM is None:
@@ -123,6 +137,7 @@ def main() -> int:
                         done.result()
                 with browser(folder / "chromium") as page:
                     take(page, url.removesuffix("v1"))
+                    take_story(page)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
