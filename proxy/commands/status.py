@@ -58,9 +58,9 @@ def status(settings: Settings, *, as_json: bool) -> int:
 def in_words(served: dict[str, int]) -> str:
     """Sums over requests in a line.
 
-    >>> in_words({"requests": 1, "fitted": 1, "survived": 0, "tokens_saved": 12000})
+    >>> in_words({"requests": 1, "fitted": 1, "cured": 0, "tokens_saved": 12000})
     '1 request, 1 made to fit, 0 cured after a refusal, 12,000 tokens saved'
     """
     requests = "1 request" if served["requests"] == 1 else f"{number(served['requests'])} requests"
-    fitted, cured, saved = (number(served[name]) for name in ("fitted", "survived", "tokens_saved"))
+    fitted, cured, saved = (number(served[name]) for name in ("fitted", "cured", "tokens_saved"))
     return f"{requests}, {fitted} made to fit, {cured} cured after a refusal, {saved} tokens saved"

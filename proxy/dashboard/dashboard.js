@@ -19,9 +19,12 @@ const money = { format: (amount) => (amount >= 1 || amount === 0 ? dollars : cen
 
 const rows = new Map(); // key of a decision → {decision, item, button}
 const runningRows = new Map(); // request id → {item, button}
-const selected = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "", direct: "" };
-const FILTERS = ["show", "q", "conversation", "model", "client", "status"];
+const selected = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "", upstream: "", since: "", direct: "" };
+const FILTERS = ["show", "q", "conversation", "model", "client", "status", "upstream", "since"];
+const CLEAR = { show: "all", q: "", conversation: "", model: "", client: "", status: "", upstream: "", since: "" };
+const AGENTS = ["claude", "codex", "opencode", "crush", "qwen", "aider", "goose", "copilot"];
 let period = ""; // hours; empty until somebody chooses: as the data asks
+let hoursShown = ""; // those of the figures
 let paused = false;
 let opened = null; // what the detail pane shows: {key, id}
 let events = null;
@@ -60,7 +63,7 @@ const isObserved = (decision) => decision.mode === "observe";
 const isChanged = (decision) => Object.keys(decision.edits || {}).length > 0;
 
 function outcomeOf(decision) {
-  if (decision.outcome === "running") return ["", decision.attempts > 1 ? "second send" : "under way"];
+  if (decision.outcome === "running") return ["", stateOf(decision)];
   if (decision.outcome !== "answered") {
     const words = decision.outcome.replaceAll("_", " ");
     const hasStatus = ["refused", "upstream_error"].includes(decision.outcome) && decision.status >= 400;
@@ -68,6 +71,14 @@ function outcomeOf(decision) {
   }
   if (decision.warning) return ["warn", decision.warning.replaceAll("_", " ")];
   return ["good", decision.attempts > 1 ? `answered, ${decision.attempts} sends` : "answered"];
+}
+
+/** What a request that is under way is doing. */
+function stateOf({ upstream, status, stream, attempts, retrieval_rounds: rounds }) {
+  if (!upstream) return "being read";
+  if (status >= 200 && status < 300) return stream ? "streaming" : "receiving";
+  if (rounds) return "reading what was kept";
+  return attempts > 1 ? "second send" : "waiting";
 }
 
 /** Tokens that were kept, cut and left out; what is no message (tools, mostly) is kept. */
@@ -80,29 +91,44 @@ function inWords({ kept, cut, gone }) {
   return `${whole.format(kept)} tokens kept, ${whole.format(cut)} cut, ${whole.format(gone)} left out`;
 }
 
-/** A bar of `shares`, as long as its part of `scale`; with a line where the room ends. */
-function stripOf(shares, scale, { room = null, big = false } = {}) {
-  const total = shares.kept + shares.cut + shares.gone;
+const BUDGET_AT = 0.5;
+const MOST_BUDGETS = 32;
+const UNKNOWN_BUDGET = 128_000;
+const budgetOf = (request) => request.room_tokens ?? request.window_tokens ?? UNKNOWN_BUDGET;
+
+/** Where a share of the prompt budget stands on every bar of this page, from 0 to 1: linear up to the budget, logarithmic
+ * above it. */
+function scaled(share) {
+  if (share <= 1) return BUDGET_AT * Math.max(0, share);
+  return Math.min(1, BUDGET_AT + ((1 - BUDGET_AT) * Math.log(share)) / Math.log(MOST_BUDGETS));
+}
+
+/** A bar of `shares`, each of which ends where `place` says, in percent; `mark`: where the budget ends. */
+function stripOf(shares, place, { mark = null, big = false } = {}) {
   const strip = element("span", big ? "strip big" : "strip");
   strip.setAttribute("role", "img");
   strip.setAttribute("aria-label", inWords(shares));
-  strip.style.display = "block";
-  const fill = element("span", "fill");
-  fill.style.width = `${(100 * total) / Math.max(1, scale)}%`;
+  let [tokens, end] = [0, 0];
   for (const kind of ["kept", "cut", "gone"]) {
     if (!shares[kind]) continue;
+    tokens += shares[kind];
     const part = element("i", kind);
-    part.style.flex = `${shares[kind]} 0 0`;
-    part.style.minWidth = "2px";
-    fill.append(part);
+    part.style.left = `${end}%`;
+    part.style.width = `max(2px, ${place(tokens) - end}% - 1px)`;
+    end = place(tokens);
+    strip.append(part);
   }
-  strip.append(fill);
-  if (room !== null && room <= scale) {
-    const mark = element("span", "mark-room");
-    mark.style.left = `calc(${(100 * room) / scale}% - 1px)`;
-    strip.append(mark);
+  if (mark !== null) {
+    const line = element("span", "mark-room");
+    line.style.left = `${mark}%`;
+    strip.append(line);
   }
   return strip;
+}
+
+function stripOfRequest(decision, big = false) {
+  const budget = budgetOf(decision);
+  return stripOf(sharesOf(decision), (tokens) => 100 * scaled(tokens / budget), { big, mark: decision.room_tokens == null ? null : 100 * BUDGET_AT });
 }
 
 const clock = new Intl.DateTimeFormat([], { timeStyle: "medium" });
@@ -146,7 +172,7 @@ function rowOf(decision) {
   const button = element("button", isObserved(decision) ? "row observed" : "row",
     timeOf(decision),
     element("span", "who", element("span", "model", nameOf(decision)), element("span", "client dim", decision.client)),
-    element("span", "strip"),
+    isPlanned(decision) ? stripOfRequest(decision) : element("span", "strip"),
     sizesOf(decision),
     speedOf(decision),
     element("span", `outcome ${grade}`, isObserved(decision) && grade === "good" ? "observed" : words));
@@ -158,21 +184,19 @@ function rowOf(decision) {
   return { decision, item: element("li", "", button), button };
 }
 
-/** Each bar against its prompt budget, whose end is the mark; without one, against the largest request. */
-function draw() {
-  const shown = [...rows.values()];
-  const most = Math.max(1, ...shown.map(({ decision }) => (isPlanned(decision) ? decision.tokens_before : 0)));
-  for (const row of shown) {
-    if (!isPlanned(row.decision)) continue;
-    const { room_tokens: room, tokens_before: received } = row.decision;
-    const scale = room === null ? most : Math.max(room, received);
-    if (row.scale === scale) continue;
-    row.scale = scale;
-    row.button.querySelector(".strip").replaceWith(stripOf(sharesOf(row.decision), scale, { room }));
-  }
+const NOTHING = {
+  changed: "No request had to be changed.", cured: "No refusal had to be cured.", troubled: "Every request was answered.",
+  warned: "No request came with a warning.", guessed: "The window of each request is known.",
+};
+
+function sayIfEmpty() {
   const nothing = rows.size === 0 && runningRows.size === 0;
   byId("empty").hidden = !nothing || isNarrowed();
   byId("none").hidden = !nothing || !isNarrowed();
+  byId("scale").hidden = nothing;
+  const isOnly = FILTERS.every((name) => name === "show" || !selected[name]);
+  byId("none").textContent = selected.q ? "No request has these words." : isOnly && NOTHING[selected.show] ? NOTHING[selected.show]
+    : FILTERS.some((name) => selected[name] && selected[name] !== "all") ? "No request is like that." : "No request in this time.";
 }
 
 const isNarrowed = () => period !== "" || FILTERS.some((name) => selected[name] !== "" && selected[name] !== "all");
@@ -208,9 +232,10 @@ function showRunning(running) {
   for (const request of running) {
     const parts = [
       element("span", "time", `${whole.format(Math.round(request.total_ms / 1000))} s`),
-      element("span", "model", nameOf(request)),
+      element("span", "who", element("span", "model", nameOf(request)), element("span", "client dim", request.client)),
+      isPlanned(request) ? stripOfRequest(request) : element("span", "strip"),
       sizesOf(request),
-      element("span", "outcome", request.attempts > 1 ? "second send" : "under way"),
+      element("span", "outcome", stateOf(request)),
     ];
     let row = runningRows.get(request.request_id);
     if (row === undefined) {
@@ -229,38 +254,53 @@ function showRunning(running) {
 }
 
 function showRequestsBeside() {
-  const place = byId("more-requests");
-  place.textContent = [place.dataset.running, place.dataset.failed].filter(Boolean).join(" · ") || "none failed";
+  const { running, unanswered, requests } = byId("more-requests").dataset;
+  const beside = running ? [running] : [];
+  if (Number(unanswered)) beside.push(linkTo({ show: "troubled" }, `${whole.format(unanswered)} not answered`));
+  else if (Number(requests)) beside.push("all answered");
+  byId("more-requests").replaceChildren(...beside.flatMap((one, at) => (at ? [" · ", one] : [one])));
+}
+
+/** A link to requests of a kind, by the address of this page. */
+function linkTo(filters, ...children) {
+  const link = element("a", "", ...children);
+  link.href = `#?${new URLSearchParams(filters)}`;
+  return link;
 }
 
 // Overview ----------------------------------------------------------------------------------------------------------
 
 function showOverview(found) {
   const { totals, proxy } = found;
-  const set = (name, value, more) => {
-    byId(`total-${name}`).textContent = value;
-    byId(`more-${name}`).textContent = more;
+  const set = (name, value) => { byId(`total-${name}`).textContent = value; };
+  /** A figure that nobody reported is not shown. */
+  const setIf = (name, isThere, value) => {
+    byId(`total-${name}`).parentElement.hidden = !isThere;
+    if (isThere) set(name, value());
   };
-  byId("hours").value = String(found.hours);
+  hoursShown = byId("hours").value = String(found.hours);
   byId("about").title = `Requests of this replica only; its log: ${proxy.log}`;
   byId("about").textContent = `${proxy.replica} · ${proxy.version} · up ${inTime(proxy.seconds * 1000)}${proxy.mode === "on" ? "" : ` · mode: ${proxy.mode}`}`;
-  byId("total-requests").textContent = whole.format(totals.requests);
-  const tooLong = totals.overflows - totals.survived;
-  byId("more-requests").dataset.failed = [
-    tooLong ? `${whole.format(tooLong)} too long` : "", totals.failed ? `${whole.format(totals.failed)} failed` : "", totals.refused ? `${whole.format(totals.refused)} refused` : "",
-  ].filter(Boolean).join(" · ");
+  set("requests", whole.format(totals.requests));
+  Object.assign(byId("more-requests").dataset, { unanswered: totals.unanswered, requests: totals.requests });
   showRequestsBeside();
-  set("fitted", whole.format(totals.fitted), "requests too long for the window");
-  set("saved", short.format(totals.tokens_saved), totals.tokens_saved
-    ? `${percent.format(totals.tokens_saved / (totals.tokens_saved + totals.tokens_sent))} of what fits the window` : "below the window");
-  set("cache", totals.prompt_tokens ? percent.format(totals.cached_tokens / totals.prompt_tokens) : "–",
-    totals.prompt_tokens ? `of prompt tokens, as reported${found.usd ? `; ${money.format(found.usd.by_cache)} less` : ""}` : "nothing reported yet");
-  set("overflows", whole.format(totals.survived),
-    totals.overflows ? `of ${whole.format(totals.overflows)} the upstream refused` : "none refused");
-  set("prefix", totals.followed ? percent.format(totals.prefixes_kept / totals.followed) : "–",
-    !totals.followed ? "from the second request on" : "of the request before, on average");
+  set("fitted", whole.format(totals.fitted));
+  set("saved", short.format(totals.tokens_saved));
+  byId("more-saved").textContent = totals.tokens_saved
+    ? `${percent.format(totals.tokens_saved / (totals.tokens_saved + totals.tokens_sent))} of what fits the window` : "of those that fit the window";
+  set("cured", whole.format(totals.cured));
+  setIf("prefix", totals.followed, () => percent.format(totals.prefixes_kept / totals.followed));
+  setIf("cache", totals.cacheable_tokens, () => percent.format(totals.cached_tokens / totals.cacheable_tokens)
+    + (found.usd?.by_cache ? `, ${money.format(found.usd.by_cache)} less` : ""));
+  setIf("own", found.own_ms.length, () => inTime(found.own_ms[0]));
+  byId("total-own").title = found.own_ms.length ? `half of the latest requests within ${inTime(found.own_ms[0])}, 95 % within ${inTime(found.own_ms[1])}` : "";
+  for (const [show, count] of [["changed", totals.edited], ["cured", totals.cured], ["troubled", totals.unanswered]]) {
+    const button = byId("filters").querySelector(`[data-filter=${show}]`);
+    button.textContent = button.textContent.split(" ")[0] + (count ? ` ${whole.format(count)}` : "");
+  }
   showHealth(found);
   showBars(found);
+  showUpstreams(found);
   showModels(found.models);
   fill("model", found.models.map((one) => one.model));
   fill("client", found.clients);
@@ -284,30 +324,17 @@ function fill(name, found) {
   place.value = selected[name];
 }
 
-function showHealth({ health, refusals, upstreams, totals }) {
-  const found = [...health];
-  if (totals.refused) {
-    const each = refusals.map((one) => `${whole.format(one.requests)} × ${one.status}`).join(", ");
-    found.push({ level: "fact", words: `${counted(totals.refused, "request")} refused: ${each}`, status: "refused" });
-  }
-  if (totals.failed) found.push({ level: "fact", words: `${counted(totals.failed, "request")} failed`, status: "failed" });
-  if (!found.length) found.push({ level: "well", words: totals.requests ? "All is well" : "Ready" });
-  const words = found.map((one) => one.words).join("\n");
-  if (byId("troubles").dataset.words !== words) {
-    byId("troubles").dataset.words = words;
-    byId("troubles").replaceChildren(...found.map((one) => {
-      if (!one.status && !one.show) return element("li", one.level, one.words);
-      const button = element("button", "link", one.words);
-      button.type = "button";
-      button.addEventListener("click", () => narrow({ view: "requests", show: one.show ?? "all", status: one.status ?? "", q: "", conversation: "" }));
-      return element("li", one.level, button);
-    }));
-  }
-  byId("upstreams").replaceChildren(...upstreams.map((one) => {
-    const facts = [one.problem ? "does not answer" : "answers"];
-    if (one.first_byte_ms.length) facts.push(`first byte ${inTime(one.first_byte_ms[0])}, slowest ${inTime(one.first_byte_ms[1])}`);
-    if (one.failed) facts.push(`${whole.format(one.failed)} of ${whole.format(one.requests)} failed`);
-    return element("li", one.problem ? "bad" : "good", element("b", "", one.upstream), element("span", "", facts.join(" · ")));
+function showHealth({ health, totals }) {
+  const nothing = !totals.requests ? "Ready" : totals.unanswered ? "Nothing is wrong now" : "All is well";
+  const lines = health.length ? health : [{ level: "well", words: nothing }];
+  const written = JSON.stringify(lines);
+  if (byId("troubles").dataset.written === written) return; // a screen reader speaks up at each change
+  byId("troubles").dataset.written = written;
+  byId("troubles").replaceChildren(...lines.map(({ level, words, since, address, requests }) => {
+    const line = element("li", level, element("b", "", words));
+    if (since) line.append(element("span", "dim", `since ${atTime(since, !isToday(since))}`));
+    if (address) line.append(linkTo(new URLSearchParams(address), requests === 1 ? "Show it" : `Show all ${whole.format(requests)}`));
+    return line;
   }));
 }
 
@@ -320,9 +347,9 @@ function inTime(milliseconds) {
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
 }
 
-function atTime(seconds, withDay) {
+function atTime(seconds, withDay, width = 60) {
   const at = new Date(seconds * 1000);
-  const time = at.toLocaleTimeString([], { hour: "numeric", minute: "2-digit" });
+  const time = at.toLocaleTimeString([], { hour: "numeric", minute: "2-digit", ...(width < 60 ? { second: "2-digit" } : {}) });
   return withDay ? `${at.toLocaleDateString([], { weekday: "short", day: "numeric", month: "short" })}, ${time}` : time;
 }
 
@@ -335,45 +362,78 @@ function columnOf(title, most, pieces) {
   for (const [kind, value] of pieces) {
     if (!value) continue;
     const piece = element("i", kind);
-    if (kind !== "failed") piece.style.height = `${(100 * value) / most}%`;
+    if (kind === "failed") piece.style.opacity = 0.3 + 0.7 * value;
+    else piece.style.height = `${(100 * value) / most}%`;
     column.append(piece);
   }
   return column;
 }
 
-const LEAST_BARS = 6; // of a young proxy, whose time line begins with its first request
+const LEAST_BARS = 12; // of a young proxy, whose timeline begins with its first request
+
+/** The smallest round number that is not below this one. */
+function roundUp(number) {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(number, 1)));
+  return [1, 2, 3, 4, 5, 6, 8, 10].find((times) => times * unit >= number) * unit;
+}
+
+/** The labels of an axis, from the top down. */
+const scaleOf = (...labels) => element("span", "scale", ...labels.map((label) => element("span", "", label)));
+
+let timeline = []; // beginnings of the bars that are shown
 
 function showBars({ bars: found, bar_seconds: width, hours, totals, kept_since: kept }) {
-  const all = found.map((bar) => ({ ...bar, ...bar.sums }));
-  const begun = all.findIndex((bar) => bar.requests);
-  const bars = period || begun < 0 ? all : all.slice(Math.min(begun, all.length - LEAST_BARS));
-  const most = Math.max(1, ...bars.map((bar) => bar.tokens_before));
-  const slowest = Math.max(1, ...bars.map((bar) => bar.first_byte_ms[1] ?? 0));
+  const begun = found.findIndex((bar) => bar.sums.requests);
+  const first = period || begun < 0 ? 0 : Math.max(0, Math.min(begun, found.length - LEAST_BARS));
+  const bars = found.slice(first).map(({ at, sums }) => ({ at, ...sums }));
+  const most = roundUp(Math.max(1, ...bars.map((bar) => bar.tokens_sent + bar.tokens_saved + bar.tokens_over)));
   const withDay = hours > 24 || !bars.length || !isToday(bars[0].at);
-  const titles = bars.map((bar) => `${atTime(bar.at, withDay)} – ${atTime(bar.at + width, false)}`);
-  byId("bars").replaceChildren(...bars.map((bar, place) => {
-    const notSent = Math.max(0, bar.tokens_before - bar.tokens_sent);
-    const title = `${titles[place]}: ${counted(bar.requests, "request")}, ${counted(bar.tokens_sent, "token")} sent, `
-      + `${whole.format(notSent)} not sent, ${whole.format(bar.failed)} failed, ${whole.format(bar.refused)} refused`;
-    return columnOf(title, most, [["failed", bar.failed + bar.refused], ["cut", notSent], ["kept", bar.tokens_before - notSent]]);
+  timeline = bars.map((bar) => ({ at: bar.at, words: `${atTime(bar.at, withDay, width)} – ${atTime(bar.at + width, false, width)}` }));
+  byId("bars").replaceChildren(...bars.map((bar, place) => columnOf(
+    `${timeline[place].words}: ${counted(bar.requests, "request")}, ${counted(bar.tokens_sent, "token")} sent, ${whole.format(bar.tokens_saved)} saved, `
+      + `${whole.format(bar.tokens_over)} over the window, ${whole.format(bar.unanswered)} not answered`,
+    most, [["failed", bar.unanswered && bar.unanswered / bar.requests], ["gone", bar.tokens_over], ["saved", bar.tokens_saved], ["kept", bar.tokens_sent]])));
+  for (const [name, tokens] of [["sent", totals.tokens_sent], ["saved", totals.tokens_saved], ["over", totals.tokens_over]]) byId(`sum-${name}`).textContent = short.format(tokens);
+  byId("bars").setAttribute("aria-label", totals.requests ? `${counted(totals.tokens_sent, "token")} sent, ${whole.format(totals.tokens_saved)} saved and `
+    + `${whole.format(totals.tokens_over)} over the window, in ${bars.length} periods of ${inTime(width * 1000)}` : "No request yet");
+  byId("bars").dataset.nothing = totals.requests ? "" : "The timeline begins with the first request.";
+  byId("token-scale").replaceChildren(...[most, most / 2, 0].map((tokens) => element("span", "", totals.requests ? short.format(tokens) : "")));
+  const end = bars.length ? bars[0].at + bars.length * width : 0;
+  const ticks = [0, 1, 2, 3].map((part) => bars[0].at + ((end - bars[0].at) * part) / 4);
+  byId("axis").replaceChildren(...ticks.map((at) => element("span", "", atTime(at, withDay, width))), element("span", "", "now"));
+  byId("since").textContent = totals.requests ? `by ${width === 1 ? "the second" : inTime(width * 1000)} · kept since ${atTime(kept, !isToday(kept), width)}` : "";
+}
+
+const inWaits = ([half, slow]) => `half within ${inTime(half)}, 95 % within ${inTime(slow)}`;
+
+/** Each upstream with how much it did not answer, and how long it let wait, over the time of the chart. */
+function showUpstreams({ upstreams }) {
+  byId("upstreams").replaceChildren(...upstreams.map((one) => {
+    const bars = new Map(one.bars.map((bar) => [bar.at, bar]));
+    const rate = (bar) => bar.unanswered / bar.requests;
+    const worst = [0.05, 0.1, 0.25, 0.5, 1].find((share) => one.bars.every((bar) => rate(bar) <= share));
+    const slowest = roundUp(Math.max(1, ...one.bars.map((bar) => bar.first_byte_ms[1] ?? 0)));
+    const chart = (kind, top, label, pieces, words) => {
+      const columns = element("span", "columns", ...timeline.map(({ at, words: when }) => {
+        const bar = bars.get(at);
+        return columnOf(`${when}: ${bar ? words(bar) : "nothing"}`, top, bar ? pieces(bar) : []);
+      }));
+      return element("span", `mini ${kind}`, scaleOf(label, "0"), columns);
+    };
+    const facts = [one.problem ? "does not answer" : one.requests ? `${whole.format(one.unanswered)} of ${whole.format(one.requests)} not answered` : "no request in this time"];
+    if (one.unanswered) facts.push(percent.format(one.unanswered / one.requests));
+    const item = element("li", one.level, element("b", "", one.upstream), element("span", "", facts.join(" · ")));
+    if (one.first_byte_ms.length) item.append(element("span", "dim", `first byte: ${inWaits(one.first_byte_ms)}`));
+    if (one.requests) {
+      item.append(element("span", "minis",
+        chart("errors", worst, percent.format(worst), (bar) => [["error", rate(bar)]], (bar) => `${whole.format(bar.unanswered)} of ${whole.format(bar.requests)} not answered`),
+        chart("waits", slowest, inTime(slowest), ({ first_byte_ms: [half, slow] }) => (half === undefined ? [] : [["slow", slow - half], ["wait", half]]),
+          (bar) => (bar.first_byte_ms.length ? `first byte ${inWaits(bar.first_byte_ms)}` : "no answer"))));
+      item.lastChild.setAttribute("role", "img");
+      item.lastChild.setAttribute("aria-label", `${one.upstream} over time: ${facts.join(", ")}; slowest first byte up to ${inTime(slowest)}`);
+    }
+    return item;
   }));
-  byId("bars").setAttribute("aria-label", `${counted(totals.tokens_sent, "token")} sent and `
-    + `${whole.format(totals.tokens_before - totals.tokens_sent)} not sent, over ${bars.length} periods; most in one: ${whole.format(most)}`);
-  const inWaits = ([half, slow]) => `half within ${inTime(half)}, 95 % within ${inTime(slow)}`;
-  byId("waits").hidden = !bars.some((bar) => bar.first_byte_ms.length);
-  byId("wait-bars").replaceChildren(...bars.map((bar, place) => {
-    const [half, slow] = bar.first_byte_ms;
-    const title = half === undefined ? `${titles[place]}: nothing` : `${titles[place]}: first byte ${inWaits(bar.first_byte_ms)}`
-      + (bar.own_ms.length ? `; proxy time: ${inWaits(bar.own_ms)}` : "");
-    return columnOf(title, slowest, [["slow", half === undefined ? 0 : slow - half], ["kept", half]]);
-  }));
-  const latest = bars.findLast((bar) => bar.first_byte_ms.length);
-  byId("wait-words").textContent = latest ? `First byte: ${inWaits(latest.first_byte_ms)}`
-    + (latest.own_ms.length ? ` · proxy time: ${inWaits(latest.own_ms)}` : "") : "";
-  byId("wait-bars").setAttribute("aria-label", byId("wait-words").textContent);
-  const ticks = bars.length ? [0, 1, 2, 3].map((part) => bars[0].at + (part * bars.length * width) / 4) : [];
-  byId("axis").replaceChildren(...ticks.map((at) => element("span", "", atTime(at, withDay))), element("span", "", "now"));
-  byId("highest").textContent = totals.requests ? `highest: ${short.format(most)} tokens in ${inTime(width * 1000)} · kept since ${atTime(kept, !isToday(kept))}` : "";
 }
 
 function showModels(models) {
@@ -393,7 +453,7 @@ function showModels(models) {
     const values = [
       one.window_tokens === null ? "–" : `${whole.format(one.window_tokens)}${one.window_is_guessed ? " (a guess)" : ""}`,
       whole.format(one.requests), short.format(one.tokens_before), whole.format(one.fitted), short.format(one.tokens_saved),
-      one.prompt_tokens ? percent.format(one.cached_tokens / one.prompt_tokens) : "–", paid("spent"),
+      one.cacheable_tokens ? percent.format(one.cached_tokens / one.cacheable_tokens) : "–", paid("spent"),
     ];
     return element("tr", "", element("th", "", name, element("span", "dim", one.upstream)), ...values.map((value, place) => {
       const cell = element("td", "", value);
@@ -443,7 +503,7 @@ function showConversations(conversations) {
       element("span", "", size),
       element("span", "dim", facts.join(" · ")));
     button.type = "button";
-    button.addEventListener("click", () => narrow({ view: "requests", conversation: one.conversation, show: "all", q: "", model: "", client: "", status: "" }));
+    button.addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: one.conversation }));
     return element("li", "", button);
   }));
   if (!conversations.length) byId("view-conversations").append(element("li", "nothing", "No conversation yet."));
@@ -483,7 +543,7 @@ async function lookAround() {
 function queryOf(before, limit = PAGE) {
   const query = new URLSearchParams({ limit });
   for (const name of FILTERS) if (selected[name]) query.set(name, selected[name]);
-  if (period) query.set("hours", period);
+  if (period || isNarrowed()) query.set("hours", period || hoursShown || 336);
   if (before) query.set("before", before);
   return `decisions?${query}`;
 }
@@ -509,7 +569,7 @@ async function list({ replace = false } = {}) {
     showRunning(found.running);
     take(found.decisions);
     if (first) byId("older").hidden = found.matching <= rows.size;
-    draw();
+    sayIfEmpty();
     showCount(found);
     say(paused ? "wait" : "live", paused ? "paused" : "live");
     if (wanted) openById(wanted);
@@ -521,8 +581,6 @@ async function list({ replace = false } = {}) {
 function showCount({ matching, totals, worker }) {
   const count = isNarrowed() ? `${whole.format(matching)} of ${counted(totals.requests, "request")}` : `${counted(matching, "request")} kept`;
   byId("csv").hidden = !matching;
-  const problems = byId("filters").querySelector("[data-filter=troubled]");
-  problems.textContent = selected.show === "troubled" && matching ? `Problems (${whole.format(matching)})` : "Problems";
   const others = worker.workers > 1 && !worker.shared ? ` · worker ${worker.pid}, one of ${worker.workers}: each shows its own` : "";
   byId("count").textContent = matching ? count + others : others.slice(3);
 }
@@ -533,7 +591,7 @@ async function older() {
     const found = await ask(queryOf(last?.decision.id));
     take(found.decisions, { below: true });
     byId("older").hidden = found.decisions.length < PAGE;
-    draw();
+    sayIfEmpty();
   } catch (error) {
     lost(error);
   }
@@ -575,7 +633,7 @@ function follow() {
       if (isNarrowed()) list();
       else {
         take(event.decisions);
-        draw();
+        sayIfEmpty();
       }
       clearTimeout(overviewTimer);
       overviewTimer = setTimeout(lookAround, 1000);
@@ -602,13 +660,7 @@ function narrow(changes) {
   for (const name of ["requests", "conversations", "models"]) byId(`view-${name}`).hidden = name !== selected.view;
   byId("search").hidden = byId("legend").hidden = selected.view !== "requests";
   byId("words").value = selected.q;
-  byId("only").hidden = !selected.conversation;
-  if (selected.conversation) {
-    const all = element("button", "link", "Show all");
-    all.type = "button";
-    all.addEventListener("click", () => narrow({ conversation: "" }));
-    byId("only").replaceChildren(`Only conversation ${selected.conversation}. `, all);
-  }
+  showOnly();
   writeAddress();
   if (selected.view === "conversations") lookAround();
   for (const name of ["model", "client", "status"]) fill(name, (byId(name).dataset.options ?? "").split("\n").filter(Boolean));
@@ -617,10 +669,27 @@ function narrow(changes) {
   return list({ replace: true });
 }
 
+/** The filters that have no control of their own. */
+function showOnly() {
+  const { conversation, upstream, since, show } = selected;
+  const only = [];
+  if (show === "warned") only.push("with a warning");
+  if (show === "guessed") only.push("fitted to a guessed window");
+  if (upstream) only.push(upstream === "-" ? "that were sent nowhere" : `to ${upstream}`);
+  if (since) only.push(`since ${atTime(since, !isToday(since), 1)}`);
+  if (conversation) only.push(`of conversation ${conversation}`);
+  byId("only").hidden = !only.length;
+  const all = element("button", "link", "Show all");
+  all.type = "button";
+  all.addEventListener("click", () => narrow(CLEAR));
+  byId("only").replaceChildren(`Only requests ${only.join(", ")}. `, all);
+}
+
 /** `#ID` names a request; `#?view=…&show=…&q=…&conversation=…&request=…` names everything. */
 function writeAddress() {
   const named = new URLSearchParams();
   for (const [name, value] of Object.entries(selected)) if (value && !(name === "view" && value === "requests") && value !== "all") named.set(name, value);
+  if (period) named.set("hours", period);
   let hash = "";
   if ([...named].length) {
     if (opened) named.set("request", opened.id);
@@ -641,16 +710,19 @@ function readAddress() {
   }
   const named = new URLSearchParams(hash.slice(1));
   wanted = named.get("request") ?? "";
+  if (/^\d{1,3}$/.test(named.get("hours") ?? "")) period = named.get("hours");
   const among = (name, values) => (values.includes(named.get(name)) ? named.get(name) : values[0]);
   return {
     view: among("view", ["requests", "conversations", "models"]),
-    show: among("show", ["all", "changed", "troubled"]),
+    show: among("show", ["all", "changed", "troubled", "cured", "warned", "guessed"]),
     q: (named.get("q") ?? "").slice(0, 200),
     conversation: (named.get("conversation") ?? "").slice(0, 64),
     direct: /^\d{1,3}$/.test(named.get("direct") ?? "") ? named.get("direct") : "", // the turn at which a run without the proxy ended
     model: (named.get("model") ?? "").slice(0, 256),
     client: (named.get("client") ?? "").slice(0, 256),
-    status: /^([1-9]\d\d|[1-9]xx|refused|failed)$/.test(named.get("status") ?? "") ? named.get("status") : "",
+    status: /^([1-9]\d\d|[1-9]xx|[a-z_]{4,30})$/.test(named.get("status") ?? "") ? named.get("status") : "",
+    upstream: (named.get("upstream") ?? "").slice(0, 256),
+    since: /^\d{1,12}$/.test(named.get("since") ?? "") ? named.get("since") : "",
   };
 }
 
@@ -719,10 +791,7 @@ function detailOf(decision) {
   shut.type = "button";
   shut.addEventListener("click", close);
   const parts = [element("div", "detail-head", title, shut)];
-  if (isPlanned(decision)) {
-    const scale = Math.max(decision.tokens_before, decision.room_tokens);
-    parts.push(stripOf(sharesOf(decision), scale, { room: decision.room_tokens, big: true }));
-  }
+  if (isPlanned(decision)) parts.push(stripOfRequest(decision, true));
   if (decision.problem) parts.push(element("p", "problem", decision.problem));
   if (decision.advice) parts.push(element("p", "problem", `This is more than the server has a window for, and it cuts without a word: ${decision.advice}.`));
   if (isChanged(decision)) {
@@ -735,7 +804,7 @@ function detailOf(decision) {
   if (decision.conversation) {
     const all = element("button", "link", "All requests of this conversation");
     all.type = "button";
-    all.addEventListener("click", () => narrow({ view: "requests", conversation: decision.conversation, show: "all", q: "", model: "", client: "", status: "" }));
+    all.addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: decision.conversation }));
     parts.push(element("p", "", all));
   }
   parts.push(element("h3", "", "Messages"), element("div", "messages"));
@@ -781,12 +850,13 @@ function factsOf(decision) {
     fact("Prompt budget", room === null ? "unknown: the window is a guess" : `${whole.format(room)} tokens`);
     fact("Window", `${whole.format(decision.window_tokens)} tokens`);
   }
-  fact("Prefix kept", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
+  fact("Cache-stable prefix", decision.prefix_kept === undefined ? undefined : percent.format(decision.prefix_kept));
   if (decision.attempts > 1) fact("Second send", `${causeWords[decision.cause] ?? "refused"}: ${decision.attempt_kind.replaceAll("_", " ")}`);
   fact("Proxy time", decision.own_ms === undefined ? undefined : inTime(decision.own_ms));
   fact("First byte", decision.first_byte_ms === undefined ? undefined : inTime(decision.first_byte_ms));
   fact("Total", inTime(decision.total_ms));
-  if (decision.prompt_tokens) fact("The upstream counted", `${whole.format(decision.prompt_tokens)} tokens, ${percent.format(Math.min(1, decision.cached_tokens / decision.prompt_tokens))} from its cache`);
+  const cached = decision.cached_tokens == null ? "" : `, ${percent.format(Math.min(1, decision.cached_tokens / decision.prompt_tokens))} from its cache`;
+  if (decision.prompt_tokens) fact("The upstream counted", `${whole.format(decision.prompt_tokens)} tokens${cached}`);
   if (decision.reply_tokens) fact("Reply", counted(decision.reply_tokens, "token"));
   fact("API", decision.api);
   fact("Agent", decision.client);
@@ -814,15 +884,21 @@ function* runsOf(blocks) {
 function blocksOf(decision) {
   const { blocks } = decision;
   if (!blocks.length) {
-    const words = isPlanned(decision) && !isChanged(decision)
-      ? `All ${whole.format(decision.messages)} messages were sent as they came.` : "This request was passed on unread.";
-    return [element("p", "", words)];
+    return [element("p", "", whyNoMessages(decision))];
   }
   const runs = [...runsOf(blocks)];
-  const scale = Math.max(1, ...runs.map(sizeOf)); // one for all bars
+  const most = Math.max(1, ...runs.map(sizeOf)); // one scale for all messages
+  const scale = (tokens) => (100 * tokens) / most;
   const id = decision.request_id;
   return runs.map((run) => (run.length > 2 ? foldedOf(run, scale, id) : element("ol", "",
     ...run.map((block) => blockOf(block, scale, id)))));
+}
+
+function whyNoMessages(decision) {
+  if (isPlanned(decision)) return isChanged(decision) ? "Its messages were not kept." : `All ${whole.format(decision.messages)} messages were sent as they came.`;
+  if (decision.outcome === "running" && !decision.upstream) return "It is still being read.";
+  if (decision.upstream) return "This request was passed on unread.";
+  return decision.outcome === "client_left" ? "The client left before its request was read." : "The proxy refused this request itself; nothing was sent.";
 }
 
 /** Of a run: what came, or what is sent where a note has made that more. */
@@ -975,11 +1051,11 @@ byId("search").addEventListener("submit", (event) => event.preventDefault());
 for (const name of ["model", "client", "status"]) byId(name).addEventListener("change", () => narrow({ [name]: byId(name).value }));
 byId("hours").addEventListener("change", () => {
   period = byId("hours").value;
+  writeAddress();
   lookAround();
   list({ replace: true });
 });
 byId("csv").addEventListener("click", saveList);
-byId("copy").addEventListener("click", () => navigator.clipboard?.writeText(byId("command").textContent).then(() => { byId("copy").textContent = "Copied"; }));
 byId("older").addEventListener("click", older);
 byId("pause").addEventListener("click", () => {
   paused = !paused;
@@ -998,9 +1074,29 @@ window.addEventListener("hashchange", () => {
   narrow(named);
   if (wanted) openById(wanted);
 });
-byId("base-url").textContent = new URL("v1", location.href.replace(/[#?].*$/, "").replace(/[^/]*$/, "")).href;
-byId("command").textContent = `curl ${byId("base-url").textContent}/chat/completions -H "authorization: Bearer $OPENAI_API_KEY" -H "content-type: application/json" `
-  + `-d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'`;
+/** A button that copies what it says. */
+function copies(button, text) {
+  button.textContent = text;
+  button.title = "Copy";
+  button.addEventListener("click", () => navigator.clipboard?.writeText(text).then(() => {
+    button.dataset.copied = "copied";
+    setTimeout(() => delete button.dataset.copied, 2000);
+  }));
+  return button;
+}
+
+copies(byId("base-url"), new URL("v1", location.href.replace(/[#?].*$/, "").replace(/[^/]*$/, "")).href);
+byId("agents").replaceChildren(...AGENTS.map((name) => {
+  const button = copies(element("button", "copy"), `context-proxy run ${name}`);
+  button.type = "button";
+  return button;
+}));
+byId("scale").replaceChildren(element("span", "time", "Ended"), element("span", "who", "Model, agent"),
+  element("span", "strip", ...[["0", 0], ["budget", 1], ["2×", 2], ["4×", 4], ["8×", 8], ["16×", 16], ["32×", 32]].map(([words, share]) => {
+    const tick = element("span", "", words);
+    tick.style.left = `${100 * scaled(share)}%`;
+    return tick;
+  })), element("span", "tokens", "Tokens"), element("span", "speed", "Time, reply"), element("span", "outcome", "Outcome"));
 document.addEventListener("DOMContentLoaded", () => { // the other script is there, too
   Object.assign(selected, readAddress());
   narrow({});

@@ -2,15 +2,6 @@
 // messages. Rule: content is read with the key that it came with, and is put in as text; everything else is sizes.
 "use strict";
 
-const BUDGET_AT = 0.4;
-const MOST_BUDGETS = 32;
-
-/** Where a size stands on every bar of this page, from 0 to 1: linear up to the prompt budget, logarithmic above it. */
-function scaled(share) {
-  if (share <= 1) return BUDGET_AT * Math.max(0, share);
-  return Math.min(1, BUDGET_AT + ((1 - BUDGET_AT) * Math.log(share)) / Math.log(MOST_BUDGETS));
-}
-
 const TURNS = 1000;
 const STAYS_MILLISECONDS = 60_000; // how long the page stays with a conversation while others are under way
 const MAX_READ_BYTES = 2 ** 21; // of an artifact that is shown as messages; a longer one is paged
@@ -28,7 +19,6 @@ const inPicture = (name, given, ...children) => {
   return made;
 };
 
-const budgetOf = (turn) => turn.room_tokens ?? turn.window_tokens ?? Math.max(1, turn.tokens_before);
 const lostBy = (turn) => Math.max(0, turn.tokens_before - turn.tokens_after);
 /** A turn that has lost more than the one before it. */
 const isCut = (turn, before) => lostBy(turn) > (before ? lostBy(before) : 0);

@@ -325,7 +325,7 @@ class Wire(ABC):
         prompt, reply, cached = [pattern.findall(end) for pattern in self.counts]
         if not prompt:
             return None
-        return Counted(int(prompt[-1]), int(reply[-1]) if reply else 0, int(cached[-1]) if cached else 0)
+        return Counted(int(prompt[-1]), int(reply[-1]) if reply else 0, int(cached[-1]) if cached else None)
 
     @abstractmethod
     def is_complete(self, ending: bytes) -> bool:

@@ -18,6 +18,7 @@ from support.upstream import model_server
 from support.waiting import PATIENCE_SECONDS
 
 from proxy import __version__
+from proxy.commands.agents import AGENTS as AGENTS_OF_RUN
 from proxy.core.conversation import Reason
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
@@ -136,10 +137,6 @@ def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page
     assert page.value("document.querySelectorAll('#requests .row')[1].innerText").endswith("context length exceeded")
     label = page.value("document.querySelectorAll('#requests .row')[2].querySelector('[role=img]').ariaLabel")
     assert re.fullmatch(r"[\d,]+ tokens kept, [\d,]+ cut, [\d,]+ left out", label)
-    widths = page.value(
-        "[...document.querySelectorAll('#requests .fill')].map(one => one.getBoundingClientRect().width)"
-    )
-    assert len(set(widths)) > 5
     assert shown(page, "#state") == "live"
 
 
@@ -149,21 +146,26 @@ def test_the_totals_are_those_of_the_proxy(page, stage):
     page.until("document.querySelector('#total-requests').innerText === '14'")
     assert shown(page, "#more-saved").endswith("of what fits the window")
     assert shown(page, "#total-prefix").endswith("%")
-    assert shown(page, "#total-overflows") == str(found["totals"]["survived"])
-    assert shown(page, "#total-cache").endswith("%")
+    assert shown(page, "#total-cured") == str(found["totals"]["cured"])
+    assert page.value("document.querySelector('#total-cache').parentElement.hidden"), "nobody has reported it"
+    assert shown(page, "#sum-saved") == shown(page, "#total-saved")
     assert shown(page, "#total-fitted") == str(found["totals"]["fitted"]) != "0"
     assert page.value("document.querySelector('#hours').value") == "1", "the data is young"
     assert shown(page, "#about").startswith(f"{found['proxy']['replica']} · {__version__} · up ")
     assert page.value("document.querySelector('#about').title").endswith(found["proxy"]["log"])
     assert page.value("document.querySelectorAll('#axis span').length") == 5
     assert page.value("document.querySelectorAll('#bars .kept').length") >= 1
-    assert "answers" in shown(page, "#upstreams")
+    assert re.search(r"\d of 14 not answered · [\d.]+%", shown(page, "#upstreams"))
 
 
 @needs_chromium
 def test_what_is_wrong_comes_before_everything_else(page):
-    page.until("document.querySelector('#troubles li')")
-    assert "too long and could not be saved" in shown(page, "#troubles .bad")
+    page.until("document.querySelector('#troubles .bad')")
+    assert re.match(r"\S*: 1 request was too long and could not be made to fit", shown(page, "#troubles .bad"))
+    page.value("document.querySelector('#troubles .bad a').click()")
+    assert len(listed(page, 1)) == 1
+    page.value("document.querySelector('#only button').click()")
+    listed(page, 14)
 
 
 @needs_chromium
@@ -296,18 +298,12 @@ def test_a_second_send_shows_its_own_budget_and_not_the_window(page):
 
 
 @needs_chromium
-def test_requests_are_chosen_by_model_agent_and_status_and_a_refusal_leads_to_its_request(page):
+def test_requests_are_chosen_by_their_agent(page):
     page.until("document.querySelector('#client').options.length > 1")
     page.value("document.querySelector('#client').value = 'python-httpx'")
     page.value("document.querySelector('#client').dispatchEvent(new Event('change'))")
     page.until("location.hash === '#?client=python-httpx'")
     page.value("narrow({ client: '' })")
-    page.until(f"{ROWS}.length === 14")
-    page.until("document.querySelector('#troubles .fact button')")
-    assert re.match(r"\d+ requests? (refused|failed)", shown(page, "#troubles .fact"))
-    page.value("document.querySelector('#troubles .fact button').click()")
-    page.until(f"{ROWS}.length < 14")
-    page.value("narrow({ status: '', show: 'all' })")
     page.until(f"{ROWS}.length === 14")
 
 
@@ -362,25 +358,94 @@ def test_filters_by_model_agent_and_status_combine(mixed_page):
 
 
 @needs_chromium
-def test_the_refused_requests_are_counted_and_a_click_lists_just_these(mixed_page):
-    mixed_page.until("document.querySelector('#troubles .fact button')")
-    facts = mixed_page.value("[...document.querySelectorAll('#troubles .fact button')].map(one => one.innerText)")
-    assert facts[0] == "5 requests refused: 2 × 401, 1 × 429, 1 × 404, 1 × 400"
-    mixed_page.value("document.querySelector('#troubles .fact button').click()")
-    rows = listed(mixed_page, 5)
-    assert all(re.search(r"refused, (400|401|404|429)", row) for row in rows)
+def test_each_problem_is_counted_once_and_a_click_lists_just_these(mixed_page):
+    problems = "7"
+    mixed_page.until(f"document.querySelector('#total-requests').innerText === '{MIXED}'")
+    assert shown(mixed_page, "#more-requests") == f"{problems} not answered"
+    assert shown(mixed_page, "[data-filter=troubled]") == f"Problems {problems}"
+    assert f"6 of {MIXED - 1} not answered" in shown(mixed_page, "#upstreams"), "one was sent nowhere"
+    mixed_page.value("document.querySelector('#more-requests a').click()")
+    rows = listed(mixed_page, int(problems))
+    assert not any("answered" in row for row in rows)
+    assert mixed_page.value("location.hash") == "#?show=troubled"
 
 
 @needs_chromium
-def test_requests_that_stayed_too_long_are_counted_beside_all_others(mixed_page):
-    mixed_page.until(f"document.querySelector('#total-requests').innerText === '{MIXED}'")
-    assert shown(mixed_page, "#more-requests") == "1 too long · 1 failed · 5 refused"
-    assert (
-        shown(mixed_page, "#troubles .bad") == "In the last 15 minutes, 1 request was too long and could not be saved."
+def test_the_banner_names_the_worst_first_and_a_click_lists_exactly_its_requests(mixed_page):
+    mixed_page.until("document.querySelector('#troubles .bad')")
+    levels = "[...document.querySelectorAll('#troubles li')].map(one => [one.className, one.innerText])"
+    lines = mixed_page.value(levels)
+    assert [level for level, _ in lines] == ["bad", "warn", "warn", "warn"]
+    assert lines[0][1].startswith("wide: 1 request was too long and could not be made to fit")
+    assert re.search(r"refused 2 of \d+ requests with 401, for a wrong or expired key\s*since \d+:\d\d", lines[1][1])
+    assert {re.search(r"(failed|refused) 1 of \d+", words)[1] for _, words in lines[2:]} == {"failed", "refused"}
+    mixed_page.value("document.querySelectorAll('#troubles a')[1].click()")
+    assert all("expired" in row for row in listed(mixed_page, 2))
+    assert re.match(r"Only requests to 127\.0\.0\.1:\d+, since \d+:\d\d:\d\d", shown(mixed_page, "#only"))
+    address = mixed_page.value("location.href")
+    mixed_page.open("about:blank")
+    mixed_page.open(address)
+    assert all("expired" in row for row in listed(mixed_page, 2)), "the address holds the filter"
+
+
+@needs_chromium
+def test_an_upstream_with_errors_is_marked_and_shows_them_over_time(mixed_page):
+    mixed_page.until("document.querySelector('#upstreams li')")
+    assert mixed_page.value("document.querySelector('#upstreams li').className") == "warn"
+    found = mixed_page.value("[...document.querySelectorAll('#upstreams .scale')].map((one) => one.innerText)")
+    scales = [labels.split("\n") for labels in found]
+    assert [labels[-1] for labels in scales] == ["0", "0"]
+    assert re.fullmatch(r"\d+%", scales[0][0])
+    assert re.fullmatch(r"[\d.]+ m?s", scales[1][0])
+    assert mixed_page.value("document.querySelectorAll('#upstreams .error').length") >= 1
+
+
+@needs_chromium
+def test_a_request_that_the_proxy_refused_was_not_passed_on(mixed_page):
+    mixed_page.value("openById('malformed')")
+    mixed_page.until("document.querySelector('#detail .messages p')")
+    assert shown(mixed_page, "#detail .messages") == "The proxy refused this request itself; nothing was sent."
+
+
+@needs_chromium
+def test_each_empty_list_says_why_it_is_empty(mixed_page):
+    for show, words in (("cured", "No refusal had to be cured."), ("warned", "No request came with a warning.")):
+        mixed_page.value(f"narrow({{ show: '{show}' }})")
+        mixed_page.until(f"document.querySelector('#none').innerText === '{words}'")
+    mixed_page.value("narrow({ show: 'all', q: 'zebra' })")
+    mixed_page.until("document.querySelector('#none').innerText === 'No request has these words.'")
+    mixed_page.value("narrow(CLEAR)")
+    listed(mixed_page, MIXED)
+
+
+@needs_chromium
+def test_the_same_request_has_the_same_width_everywhere_and_what_did_not_fit_is_hatched(mixed_page):
+    ends = "(one) => { const last = one.querySelectorAll('i'); const [end, all] = [last[last.length - 1], one]"
+    ends += ".map(each => each.getBoundingClientRect()); return (end.right - all.left) / all.width; }"
+    mixed_page.value("openById('of-bytes')")
+    mixed_page.until("document.querySelector('#detail .block')")
+    bars = [f"document.querySelector('{one} .strip')" for one in (".row[aria-expanded=true]", "#detail")]
+    in_row, in_detail = mixed_page.value(f"[{', '.join(bars)}].map({ends})")
+    assert in_row == pytest.approx(in_detail, abs=0.02)
+    assert "gradient" in mixed_page.value(
+        "getComputedStyle(document.querySelector('.row[aria-expanded=true] .cut')).backgroundImage"
     )
-    mixed_page.value("document.querySelector('#troubles .bad button').click()")
-    mixed_page.until(f"{ROWS}.length < {MIXED}")
-    assert any("context length exceeded" in row for row in listed(mixed_page, 7))
+
+
+@needs_chromium
+@pytest.mark.parametrize(
+    ("state", "request_"),
+    [
+        ("being read", "{}"),
+        ("waiting", "{ upstream: 'a', status: 0 }"),
+        ("second send", "{ upstream: 'a', status: 0, attempts: 2 }"),
+        ("reading what was kept", "{ upstream: 'a', status: 0, attempts: 2, retrieval_rounds: 1 }"),
+        ("streaming", "{ upstream: 'a', status: 200, stream: true }"),
+        ("receiving", "{ upstream: 'a', status: 200, stream: false, retrieval_rounds: 1 }"),
+    ],
+)
+def test_a_request_under_way_says_what_it_is_doing(mixed_page, state, request_):
+    assert mixed_page.value(f"stateOf({request_})") == state
 
 
 @needs_chromium
@@ -445,7 +510,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page):
     assert re.match(r"grew from [\d,]+ to [\d,]+ tokens; [\d,]+ are sent", label)
     page.value(f"{grown}.click()")
     page.until(f"{ROWS}.length === 12")
-    assert "Only conversation" in shown(page, "#only")
+    assert "Only requests of conversation" in shown(page, "#only")
     page.value("document.querySelector('#only button').click()")
     page.until(f"{ROWS}.length === 14")
 
@@ -478,7 +543,7 @@ def test_nothing_overflows_at_any_width_and_text_has_contrast(page, stage, width
     page.until("document.querySelector('#detail .messages li, #detail .messages details')")
     assert page.value("document.documentElement.scrollWidth") <= width
     assert page.value("document.querySelector('#detail').scrollWidth <= document.querySelector('#detail').clientWidth")
-    ground = page.value("getComputedStyle(document.querySelector('section')).backgroundColor")
+    ground = page.value("getComputedStyle(document.querySelector('#time')).backgroundColor")
     for words in ("#detail h2", ".row .time", ".row .good", "#detail dt", ".row .tokens .was", ".link", ".bad"):
         ink = page.value(f"getComputedStyle(document.querySelector('{words}')).color")
         assert contrast(ink, ground) >= 4.5, (words, ink, ground)
@@ -518,9 +583,9 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium, tmp_path):
             chromium.until("document.querySelector('#running .row')")
             chromium.value("document.querySelector('#running .row').click()")
             chromium.until("document.querySelector('#detail .block')")
-            assert "under way" in shown(chromium, "#detail .facts")
+            assert "waiting" in shown(chromium, "#detail .facts")
             assert shown(chromium, "#running .model") == HOSTILE
-            assert shown(chromium, "#running .outcome") == "under way"
+            assert shown(chromium, "#running .outcome") == "waiting"
             assert shown(chromium, "#more-requests").startswith("1 under way")
         finally:
             over.set()
@@ -538,7 +603,10 @@ def test_a_proxy_that_is_gone_is_said_to_be(chromium, tmp_path):
         chromium.until("document.querySelector('#state')?.dataset.state === 'live'")
         hurry(chromium)
         assert not chromium.value("document.querySelector('#empty').hidden")
-        assert shown(chromium, "#base-url") == short_lived.proxies[0]
+        assert chromium.value("document.querySelector('#base-url').textContent") == short_lived.proxies[0]
+        offered = chromium.value("[...document.querySelectorAll('#agents button')].map(one => one.textContent)")
+        known = {f"context-proxy run {agent.command}" for agent in AGENTS_OF_RUN}
+        assert len(offered) == len(set(offered) & known) > 5
     chromium.until("document.querySelector('#state').dataset.state === 'lost'")
 
 

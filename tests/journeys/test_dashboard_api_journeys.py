@@ -110,7 +110,7 @@ def test_the_overview_says_what_was_not_sent_and_that_all_is_well(build: Any) ->
     assert found["health"] == []
     assert found["totals"]["tokens_before"] > found["totals"]["tokens_sent"] > 0
     (upstream,) = found["upstreams"]
-    assert (upstream["requests"], upstream["failed"], upstream["problem"]) == (1, 0, "")
+    assert (upstream["requests"], upstream["unanswered"], upstream["problem"], upstream["level"]) == (1, 0, "", "good")
     assert len(upstream["first_byte_ms"]) == 2
     (model,) = found["models"]
     assert (model["model"], model["usd"]) == ("m", None)

@@ -103,12 +103,12 @@ def test_the_prefix_stays_the_same_while_nothing_is_cut(build: Any) -> None:
         assert after.body.startswith(before.body.removesuffix(b"]}"))
 
 
-def test_an_overflow_that_was_survived_is_counted_as_one(build: Any) -> None:
+def test_an_overflow_that_was_cured_is_counted_as_one(build: Any) -> None:
     world = build(6_000, defaults={"context_window": 128_000})
     assert world.ask(growing(12)).status_code == 200
     (line,) = world.logged("request_done")
     found = at(world, "/decisions").json()
-    assert (found["totals"]["overflows"], found["totals"]["survived"]) == (1, 1)
+    assert (found["totals"]["unanswered"], found["totals"]["cured"]) == (0, 1)
     assert found["decisions"][0]["attempts"] == line["attempts"] == 2
 
 

@@ -76,13 +76,13 @@ def test_what_an_answer_counted_is_read_however_it_is_laid_out(wire, prompt, rep
             (CHAT_COMPLETIONS, b'{"prompt_tokens": 9, "%b": 4}' % name, Counted(9, 0, 4))
             for name in (b"cached_tokens", b"cache_read_input_tokens", b"prompt_cache_hit_tokens")
         ),
-        (CHAT_COMPLETIONS, b'{"prompt_tokens":1,"completion_tokens":2}\n\n{"prompt_tokens":3}', Counted(3, 2, 0)),
+        (CHAT_COMPLETIONS, b'{"prompt_tokens":1,"completion_tokens":2}\n\n{"prompt_tokens":3}', Counted(3, 2)),
         *((CHAT_COMPLETIONS, end, None) for end in (b"", DONE, b'{"completion_tokens": 7}', b'"prompt_tokens": "7"')),
-        (RESPONSES, b'{"input_tokens":1,"output_tokens":2},"usage":{"input_tokens":4}', Counted(4, 2, 0)),
-        (RESPONSES, b'{"input_tokens": 9}', Counted(9, 0, 0)),
+        (RESPONSES, b'{"input_tokens":1,"output_tokens":2},"usage":{"input_tokens":4}', Counted(4, 2)),
+        (RESPONSES, b'{"input_tokens": 9}', Counted(9)),
         (RESPONSES, whole(stream=True)[-4_096:], Counted(100, 10, 0)),
         *((RESPONSES, end, None) for end in (b"", DONE, b'{"output_tokens": 7}', b'"input_tokens": null')),
-        (OLLAMA, WORD + LAST, Counted(26, 5, 0)),
+        (OLLAMA, WORD + LAST, Counted(26, 5)),
         (OLLAMA, WORD, None),
         (OLLAMA, CALLED % b"prompt_eval_count" + b"}", None),
         (OLLAMA, CALLED % b"prompt_eval_count" + b',"prompt_eval_count":5,"eval_count":2}', Counted(5, 2)),

@@ -71,7 +71,7 @@ def may_be_of_a_cut(estimate_tokens: int, counted: Counted, ratio: float | None,
     """Whether a count is so low that the prompt may have been cut, if the upstream does such things; the arguments are
     those of `window_of_a_cut`."""
     landed = _LANDED_SHARE if is_exact else _LANDED_SHARE_OF_RATIO if ratio else _LANDED_SHARE_OF_ESTIMATE
-    return counted.prompt + counted.cached < estimate_tokens * (ratio or 1.0) * landed
+    return counted.prompt + (counted.cached or 0) < estimate_tokens * (ratio or 1.0) * landed
 
 
 def window_of_a_cut(
@@ -97,7 +97,8 @@ def window_of_a_cut(
     for landing in (*(2 * (prompt - over) for over in _OVER_HALF), total, prompt):
         if landing >= 2 * _WINDOW_STEP and landing % _WINDOW_STEP == 0 and landing < expected:
             return landing
-    if not may_be_far or prompt + counted.cached >= expected * (_FAR_SHARE if is_exact else _FAR_SHARE_OF_ESTIMATE):
+    far_share = _FAR_SHARE if is_exact else _FAR_SHARE_OF_ESTIMATE
+    if not may_be_far or prompt + (counted.cached or 0) >= expected * far_share:
         return None
     window = SMALLEST_WINDOW_TOKENS
     while window < total:

@@ -278,8 +278,8 @@ class Counted(NamedTuple):
 
     prompt: int
     reply: int = 0
-    cached: int = 0
-    """Cached tokens of the prompt; some upstreams count these separately."""
+    cached: int | None = None
+    """Cached tokens of the prompt; some upstreams count these separately, and some not at all (None)."""
 
 
 class ErrorReport(Struct):

@@ -44,7 +44,7 @@ from proxy.shell.operator import (
     is_proven,
     proof_of,
 )
-from proxy.shell.telemetry import MAX_DECISIONS, MAX_TURNS, Conversation, Table
+from proxy.shell.telemetry import MAX_DECISIONS, MAX_TURNS, Conversation, RequestOutcome, Table
 
 LOOK_SECONDS: Final = 1.0
 LIFE_SECONDS: Final = 60.0
@@ -106,19 +106,24 @@ class Search(BaseModel):
     q: Annotated[str, Field(max_length=200)] = ""
     """Only requests that have all these words in their id, model, outcome, reasons, problem, upstream or
     conversation."""
-    show: Literal["all", "changed", "troubled"] = "all"
-    """`changed`: edited; `troubled`: failed, refused, sent twice or with a warning."""
+    show: Literal["all", "changed", "troubled", "cured", "warned", "guessed"] = "all"
+    """`changed`: edited; `troubled`: not answered; `cured`: answered after a refusal; `warned`: with a warning;
+    `guessed`: fitted to a window that no source states."""
     conversation: Annotated[str, Field(max_length=64)] = ""
     """Only the requests of this conversation."""
     model: Annotated[str, Field(max_length=256)] = ""
     """Only requests with this one."""
     client: Annotated[str, Field(max_length=256)] = ""
     """Only requests with this one."""
-    status: Annotated[str, Field(pattern=r"^([1-9][0-9]{2}|[1-9]xx|refused|failed)?$")] = ""
-    """Only requests with this status: `401`, `5xx`; or with the outcome `refused`; or, for `failed`, with one that is
-    the upstream's or the proxy's fault."""
+    upstream: Annotated[str, Field(max_length=256)] = ""
+    """Only requests that were sent to this host; `-`: to none."""
+    status: Annotated[str, Field(pattern=rf"^([1-9][0-9]{{2}}|[1-9]xx|failed|{'|'.join(RequestOutcome)})?$")] = ""
+    """Only requests with this status: `401`, `5xx`; or with this outcome; or, for `failed`, with one that is the
+    upstream's or the proxy's fault."""
     hours: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=MAX_HOURS)] = None
     """Only requests of so many hours; left out: all."""
+    since: Annotated[float | SkipJsonSchema[None], Field(ge=0)] = None
+    """Only requests that ended since then, Unix time; instead of `hours`."""
 
 
 _Hours = Annotated[
@@ -205,8 +210,8 @@ async def exposed(services: Serving) -> Response:
 async def decisions(services: Serving, search: Annotated[Search, Query()]) -> Response:
     """Requests of all workers of this replica, the newest first: sizes, names and reasons, never content.
     With `decisions.stored: 0` only those of the process that responds, since its start."""
-    since = 0.0 if search.hours is None else time.time() - search.hours * 3600
-    filters = {**search.model_dump(), "words": search.q, "since": since, search.show: True}
+    hours_ago = 0.0 if search.hours is None else time.time() - search.hours * 3600
+    filters = {**search.model_dump(), "words": search.q, "since": search.since or hours_ago, search.show: True}
     return json_response(await services.overview.decisions(filters))
 
 

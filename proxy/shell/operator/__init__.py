@@ -12,11 +12,11 @@ from proxy.shell.operator.announcement import (
     proof_of,
 )
 from proxy.shell.operator.explaining import DryRun, Explainer, Explanation, described_profile
+from proxy.shell.operator.health import Health
 from proxy.shell.operator.overview import (
     MAX_HOURS,
     Decisions,
     Dollars,
-    Health,
     Overview,
     OverviewFigures,
     Page,

@@ -13,30 +13,28 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from proxy import __version__
 from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
 from proxy.shell.models import ModelResolver, Price, Prices, stated_by
+from proxy.shell.operator.health import Health, failed_checks, findings, ranked
 from proxy.shell.telemetry import REFUSED, Block, Filters, History, RequestRecord, Sums, Table
 
-BARS: Final = 96
-"""Limit of the timeline."""
-BAR_SECONDS: Final = 300
-"""The shortest part of it."""
+MAX_BARS: Final = 96
+"""Limit of the timeline, but for one that has begun."""
+BAR_SECONDS: Final = (1, 5, 15, 60, 300, 900, 3600, 2 * 3600, 4 * 3600)
+"""What a part of it may last: the first with which there are few enough."""
 MAX_HOURS: Final = 24 * 14
-_RECENT_SECONDS: Final = 900.0
-"""How recent a problem is that counts as current."""
-_REFUSED_SHARE: Final = 0.05
-"""Share of recent requests from which refusals for a key or a rate are reported."""
 PERIODS: Final = (1, 24, 24 * 7, 24 * 14)
 """Hours that the dashboard offers."""
-_FAILING_SHARE: Final = 0.1
-"""Share of an upstream's recent requests from which its failures are reported."""
+_ERROR_SHARE: Final = 0.01
+"""Share of an upstream's requests that were not answered from which its level is not `good`."""
 _TIMED: Final = 200
 """Requests whose wait for the first byte is looked at."""
 MAX_MODELS: Final = 50
@@ -54,8 +52,8 @@ _CLIENTS: Final = """
 SELECT client FROM requests WHERE ended >= :since AND client <> '' GROUP BY client
 ORDER BY count(*) DESC LIMIT :limit"""
 _TIMES: Final = """
-SELECT CAST(ended / :width AS INTEGER) * :width, coalesce(upstream, ''), first_byte_ms, own_ms FROM requests
-WHERE ended >= :since ORDER BY ended"""
+SELECT coalesce(upstream, ''), CAST(ended / :width AS INTEGER) * :width, outcome <> 'answered', first_byte_ms, own_ms
+FROM requests WHERE ended >= :since ORDER BY ended"""
 
 
 @dataclass
@@ -79,15 +77,15 @@ class Page:
 
 
 @dataclass
-class Health:
-    """Something that needs attention."""
+class UpstreamBar:
+    """A part of the timeline, as far as one upstream is concerned; there is none in which it had no request."""
 
-    level: Literal["warn", "bad"]
-    words: str
-    status: str = ""
-    """Status of the requests concerned, as the filter of `/decisions` takes it; empty: any."""
-    show: Literal["", "troubled"] = ""
-    """The requests concerned are among these, as the same filter takes them."""
+    at: int
+    """Its beginning, Unix time."""
+    requests: int
+    unanswered: int
+    first_byte_ms: list[float]
+    """Median and 95th percentile of the wait for the first byte; empty: none came."""
 
 
 @dataclass
@@ -98,24 +96,22 @@ class UpstreamState:
     """Host and port."""
     problem: str
     """Why it does not answer; empty: it does."""
+    level: Literal["good", "warn", "bad"]
+    """That of the worst in `health` that concerns it; `warn` also if a hundredth of its requests was not answered."""
     requests: int
-    failed: int
-    """Those with an outcome that is the upstream's or the proxy's fault."""
+    unanswered: int
     first_byte_ms: list[float]
     """Median and 95th percentile of the latest 200; empty: none."""
+    bars: Sequence[UpstreamBar]
 
 
 @dataclass
 class Bar:
-    """A part of the time line."""
+    """A part of the timeline."""
 
     at: int
     """Its beginning, Unix time."""
     sums: Sums
-    first_byte_ms: list[float]
-    """Median and 95th percentile of the wait for the upstream's first byte; empty: no request was sent."""
-    own_ms: list[float]
-    """The proxy's own time."""
 
 
 @dataclass
@@ -198,6 +194,8 @@ class OverviewFigures:
     unpriced_models: int
     """Models in this time without a price."""
     models: Sequence[ModelSums]
+    own_ms: list[float]
+    """The proxy's own time for a request: median and 95th percentile of the latest 200; empty: none."""
     bars: Sequence[Bar]
     bar_seconds: int
 
@@ -257,6 +255,8 @@ class Overview(Struct, frozen=True):
     state: Callable[[], str | None] | None = None
     """Why nothing is shared with other replicas; None where nothing is to be."""
     clock: Callable[[], float] = time.time
+    seen: dict[str, float] = field(default_factory=dict)
+    """What does not work → when that was first seen, Unix time."""
 
     async def of(self, hours: int | None) -> OverviewFigures:
         """The last hours; None: the shortest of `PERIODS` that has everything."""
@@ -266,43 +266,67 @@ class Overview(Struct, frozen=True):
         """In the history's thread: prices may have to be read, too."""
         now = self.clock()
         ((begun,),) = table.query("SELECT min(ended) FROM requests")
-        if hours is None:
-            hours = next((one for one in PERIODS if now - (begun or now) <= one * 3600), PERIODS[-1])
-        since, recent = now - hours * 3600, now - _RECENT_SECONDS
-        width = max(BAR_SECONDS, -(-hours * 3600 // BARS // BAR_SECONDS) * BAR_SECONDS)
-        ((lately,),) = table.sums(recent, now)
+        age = now - (begun or now)
+        is_chosen, hours = hours is not None, hours or next((one for one in PERIODS if age <= one * 3600), PERIODS[-1])
+        length = hours * 3600 if is_chosen or begun is None else min(age, hours * 3600)
+        since, width = now - hours * 3600, next(one for one in BAR_SECONDS if length <= one * MAX_BARS)
+        first = int(max(since, now - length) // width) * width
+        sums_at = dict(table.sums(since, now, f"max({first}, CAST(ended / {width} AS INTEGER) * {width})"))
+        health = self._health(table, problems, now)
         by_model = table.sums(since, now, "coalesce(model, '')", "coalesce(upstream, '')")
-        times = defaultdict[object, list[float | None]](list)
-        for at, host, first_byte_ms, own_ms in table.query(_TIMES, since=since, width=width):
-            times[host].append(first_byte_ms)
-            times[at, "first"].append(first_byte_ms)
-            times[at, "own"].append(own_ms)
-        upstreams = []
-        for one in self.upstreams:
-            sums = Sums.of(sums for _, host, sums in by_model if host == one.host)
-            waits = _half_and_most(times[one.host][-_TIMED:])
-            upstreams.append(UpstreamState(one.host, problems.get(one.check, ""), sums.requests, sums.failed, waits))
         models = self._by_model(by_model, table.query(_LATEST_WINDOWS, since=since))
         paid = [one.usd for one in models if one.usd is not None]
-        sums_at = dict(table.sums(since, now, f"CAST(ended / {width} AS INTEGER) * {width}"))
+        times = table.query(_TIMES, since=since, width=width)
         return OverviewFigures(
             hours,
             begun,
             self._process(),
-            [*self._health(upstreams, problems, lately, table.query(_REFUSALS, since=recent))],
+            health,
             [Refusals(*one) for one in table.query(_REFUSALS, since=since)],
             [name for (name,) in table.query(_CLIENTS, since=since, limit=MAX_CLIENTS)],
-            upstreams,
+            [*self._upstreams(times, problems, health)],
             Sums.of(sums for *_, sums in by_model),
             Dollars(*(round(sum(one), 6) for one in zip(*map(astuple, paid), strict=True))) if paid else None,
             len(models) - len(paid),
             models[:MAX_MODELS],
-            [
-                Bar(at, sums_at.get(at) or Sums.of(()), *(_half_and_most(times[at, kind]) for kind in ("first", "own")))
-                for at in range(int(since // width) * width, int(now // width) * width + 1, width)
-            ],
+            _half_and_most([own_ms for *_, own_ms in times[-_TIMED:]]),
+            [Bar(at, sums_at.get(at) or Sums.of(())) for at in range(first, int(now // width) * width + 1, width)],
             width,
         )
+
+    def _health(self, table: Table, problems: Mapping[str, str], now: float) -> list[Health]:
+        """What the requests show, and what checks have found, dated by when this process first saw it."""
+        found = findings(table, now)
+        notes = {"state": self.state and self.state(), "decisions": self.history.is_kept and self.history.problem}
+        failed = {**problems, **{name: problem for name, problem in notes.items() if problem}}
+        for name in self.seen.keys() - failed:
+            del self.seen[name]
+        dated = {name: (why, self.seen.setdefault(name, now)) for name, why in failed.items()}
+        return ranked([*failed_checks(dated, {one.check: one.host for one in self.upstreams}), *found])
+
+    def _upstreams(
+        self,
+        times: Iterable[tuple[str, int, int, float | None, float | None]],
+        problems: Mapping[str, str],
+        health: Iterable[Health],
+    ) -> Iterable[UpstreamState]:
+        """The upstreams, with what each has done in each part of the timeline."""
+        of_host = defaultdict[str, list[tuple[int, int, float | None]]](list)
+        for host, at, is_unanswered, first_byte_ms, _ in times:
+            of_host[host].append((at, is_unanswered, first_byte_ms))
+        levels: dict[str, Literal["good", "warn", "bad"]] = {
+            one.upstream: one.level for one in reversed([*health])
+        }  # of several, the first is the worst
+        for one in self.upstreams:
+            own = of_host[one.host]
+            bars = [
+                UpstreamBar(at, len(several), sum(row[1] for row in several), _half_and_most(row[2] for row in several))
+                for at, several in ((at, [*rows]) for at, rows in groupby(own, lambda row: row[0]))
+            ]
+            unanswered = sum(bar.unanswered for bar in bars)
+            level = levels.get(one.host, "warn" if unanswered > _ERROR_SHARE * len(own) else "good")
+            waits = _half_and_most(wait for *_, wait in own[-_TIMED:])
+            yield UpstreamState(one.host, problems.get(one.check, ""), level, len(own), unanswered, waits, bars)
 
     def _process(self) -> Process:
         settings, history = self.settings, self.history
@@ -355,7 +379,7 @@ class Overview(Struct, frozen=True):
         if full:
             used = await history.ask(lambda table: table.query(_LATEST_WINDOWS, since=0.0))
             found.windows = [*self._windows(used)][:MAX_WINDOWS]
-            found.health = (await self.of(1)).health
+            found.health = await history.ask(self._health, await self.problems(), self.clock())
             found.problems = await history.ask(Table.page, {"limit": MAX_PROBLEMS, "troubled": True})
         return found
 
@@ -384,36 +408,6 @@ class Overview(Struct, frozen=True):
         prices = next((one.prices for one in self.upstreams if one.host == upstream), None)
         price = None if prices is None else prices.of(model)
         return None if price is None else dollars(price, *counted)
-
-    def _health(
-        self,
-        upstreams: Iterable[UpstreamState],
-        problems: Mapping[str, str],
-        lately: Sums,
-        refusals: Iterable[Sequence[int]],
-    ) -> Iterable[Health]:
-        for one in upstreams:
-            if one.problem:
-                yield Health("bad", f"{one.upstream} does not answer: {one.problem}")
-        if "store" in problems:
-            yield Health("bad", f"Nothing can be taken out of requests: {problems['store']}")
-        unhealed = lately.overflows - lately.survived
-        if unhealed:
-            which = "1 request was" if unhealed == 1 else f"{unhealed} requests were"
-            yield Health("bad", f"In the last 15 minutes, {which} too long and could not be saved.", show="troubled")
-        if lately.failed > lately.requests * _FAILING_SHARE:
-            failed = f"{lately.failed:,} of {lately.requests:,} requests failed"
-            yield Health("warn", f"In the last 15 minutes, {failed}.", "failed")
-        of_keys = [(status, count) for status, count in refusals if status in (401, 403, 429)]
-        total = sum(count for _, count in of_keys)
-        if total > lately.requests * _REFUSED_SHARE:
-            each = ", ".join(f"{count:,} × {status}" for status, count in of_keys)
-            words = f"In the last 15 minutes, {total:,} of {lately.requests:,} requests were refused: {each}."
-            yield Health("warn", words, str(of_keys[0][0]) if len(of_keys) == 1 else "refused")
-        if self.state is not None and (problem := self.state()):
-            yield Health("warn", f"Replicas share nothing, and each uses only what it knows itself: {problem}")
-        if self.history.is_kept and (problem := self.history.problem):
-            yield Health("warn", f"Decisions are not kept, and you see those of one worker only: {problem}")
 
 
 def log_place(environment: Mapping[str, str]) -> str:

@@ -13,9 +13,10 @@ from proxy.shell.telemetry.record import (
 )
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.table import (
-    FAILED,
+    FAULTLESS,
     MAX_DECISIONS,
     MAX_TURNS,
+    NOWHERE,
     REFUSED,
     Conversation,
     Filters,
@@ -24,10 +25,11 @@ from proxy.shell.telemetry.table import (
 )
 
 __all__ = [
-    "FAILED",
+    "FAULTLESS",
     "FILE_NAME",
     "MAX_DECISIONS",
     "MAX_TURNS",
+    "NOWHERE",
     "REFUSED",
     "RETRY_SECONDS",
     "Block",

@@ -36,17 +36,19 @@ _AHEAD_SECONDS: Final = 300.0
 """A row that is dated further ahead was written while a clock was wrong: no sum of the last hours has it."""
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
-_BLAMELESS: Final = ("answered", "refused", "context_length_exceeded", "client_left")
+FAULTLESS: Final = ("answered", "refused", "context_length_exceeded", "client_left")
 """Outcomes that are neither the upstream's nor the proxy's fault."""
+NOWHERE: Final = "-"
+"""Stands for the upstream of requests that were sent nowhere, in a filter."""
 REFUSED: Final = "outcome = 'refused'"
-FAILED: Final = f"outcome NOT IN {_BLAMELESS}"
+FAILED: Final = f"outcome NOT IN {FAULTLESS}"
 _SUMMED: Final = (
     *("model", "upstream", "client", "status", "outcome", "edits", "too_long", "fitted", "tokens_saved"),
     *("tokens_before", "tokens_sent", "prompt_tokens", "cached_tokens", "reply_tokens", "prefix_kept"),
-    *("first_byte_ms", "own_ms", "window_tokens", "window_is_guessed"),
+    *("first_byte_ms", "own_ms", "window_tokens", "window_is_guessed", "attempts", "warning"),
 )
 """Fields of records that an index holds beside the time, so that sums read no record: 30 ms at 5,000 rows, not 400."""
-_FILTERED: Final = ("request_id", "conversation", "warning", "attempts", "tokens_after", "room_tokens", "tool")
+_FILTERED: Final = ("request_id", "conversation", "tokens_after", "room_tokens", "tool")
 _WORDS: Final = (
     *("request_id", "model", "outcome", "problem", "conversation", "upstream", "route"),
     *("status", "api", "client", "key", "edits"),
@@ -64,8 +66,8 @@ CREATE TABLE IF NOT EXISTS requests (
   {", ".join(f"{name} AS ({_json(name)})" for name in (*_SUMMED, *_FILTERED))},
   words AS (lower({" || char(10) || ".join(f"coalesce({_json(name)}, '')" for name in _WORDS)})),
   changed AS (coalesce(edits, '{{}}') <> '{{}}'),
-  troubled AS (CASE WHEN outcome <> 'answered' OR warning IS NOT NULL THEN 2 ELSE coalesce(attempts, 1) > 1 END));
-CREATE INDEX IF NOT EXISTS sums ON requests (ended, {", ".join(_SUMMED)});
+  troubled AS (CASE WHEN outcome <> 'answered' THEN 2 ELSE coalesce(attempts, 1) > 1 END));
+CREATE INDEX IF NOT EXISTS summed ON requests (ended, {", ".join(_SUMMED)});
 CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen REAL NOT NULL, running TEXT NOT NULL) WITHOUT ROWID;
 """
 Filters: TypeAlias = Mapping[str, Any]
@@ -75,13 +77,17 @@ _FILTERS: Final = {
     "after": "id > :after",
     "since": "ended >= :since",  # Unix time
     "changed": "changed",
-    "troubled": "troubled",
+    "troubled": "outcome <> 'answered'",
+    "cured": "troubled = 1",
+    "warned": "warning IS NOT NULL",
+    "guessed": "window_is_guessed",
     "conversation": "conversation = :conversation",
     "model": "model = :model",
     "client": "client = :client",
-    # `401`, a class: `4xx`, `refused` or `failed`
-    "status": "CASE :status WHEN 'refused' THEN " + REFUSED + " WHEN 'failed' THEN " + FAILED + " ELSE"
-    " CAST(status AS TEXT) LIKE replace(:status, 'x', '_') END",
+    "upstream": f"coalesce(nullif(upstream, ''), '{NOWHERE}') = :upstream",
+    # `401`, a class: `4xx`, an outcome or `failed`
+    "status": f"CASE :status WHEN 'failed' THEN {FAILED} ELSE"
+    " outcome = :status OR CAST(status AS TEXT) LIKE replace(:status, 'x', '_') END",
     # the case of ASCII does not matter
     "words": "NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(requests.words, value))",
 }
@@ -94,22 +100,26 @@ class Sums:
     requests: Annotated[int, "1"]
     failed: Annotated[int, FAILED]
     """Those with an outcome that is the upstream's or the proxy's fault."""
-    refused: Annotated[int, REFUSED]
-    """Those with the outcome `refused`."""
+    unanswered: Annotated[int, "outcome <> 'answered'"]
+    """Those with any outcome but `answered`."""
+    cured: Annotated[int, "outcome = 'answered' AND attempts > 1"]
+    """Those that were answered after an upstream had refused their first send."""
     edited: Annotated[int, "coalesce(edits, '{}') <> '{}'"]
     fitted: Annotated[int, "fitted"]
     """Made to fit: answered requests that the upstream would have refused or cut silently for their length."""
-    overflows: Annotated[int, "too_long"]
-    """Requests that the upstream refused as too long."""
-    survived: Annotated[int, "too_long AND outcome = 'answered'"]
-    """Of these, those that were answered after a second send."""
     tokens_saved: Annotated[int, "tokens_saved"]
     """Estimate for answered requests: tokens that were not sent, as far as they would have fitted into the window."""
+    tokens_over: Annotated[
+        int, "max(0, tokens_before - tokens_sent - coalesce(tokens_saved, 0)) * (outcome = 'answered')"
+    ]
+    """Estimate for answered requests: the other tokens that were not sent, which the window had no room for."""
     tokens_before: Annotated[int, "CASE WHEN tokens_sent IS NOT NULL THEN tokens_before END"]
     """Estimated size before edits of the requests sent."""
     tokens_sent: Annotated[int, "tokens_sent"]
     prompt_tokens: Annotated[int, "prompt_tokens"]
-    """Counted by the upstreams, where they report usage; so are the next two."""
+    """Counted by the upstreams, where they report usage; so are the next three."""
+    cacheable_tokens: Annotated[int, "CASE WHEN cached_tokens IS NOT NULL THEN prompt_tokens END"]
+    """Of these, those of upstreams that report what their prompt cache had."""
     cached_tokens: Annotated[int, "min(cached_tokens, prompt_tokens)"]
     reply_tokens: Annotated[int, "reply_tokens"]
     followed: Annotated[int, "prefix_kept IS NOT NULL"]
@@ -143,7 +153,7 @@ class Turn:
     changed: int
     """1: it was edited."""
     troubled: int
-    """2: it failed, was refused or came with a warning; 1: a second send has cured it."""
+    """2: it was not answered; 1: a second send has cured it."""
 
 
 @dataclass
@@ -176,7 +186,7 @@ class Conversation:
 _CONVERSATIONS: Final = """
 SELECT of.*, coalesce(json_extract(record, '$.session'), ''), coalesce(model, ''), coalesce(client, ''),
   coalesce(tool, '') FROM requests JOIN (
-  SELECT conversation, count(*), max(id) AS last, min(ended), max(ended), sum(changed), sum(troubled > 0),
+  SELECT conversation, count(*), max(id) AS last, min(ended), max(ended), sum(changed), sum(troubled = 2),
     coalesce(sum(fitted), 0), coalesce(sum(tokens_saved), 0)
   FROM requests WHERE conversation <> '' AND :name IN ('', conversation)
   GROUP BY conversation ORDER BY last DESC LIMIT :limit) AS of ON id = last

@@ -52,7 +52,7 @@ def counted_in(ending: bytes) -> Counted | None:
     for found in _usages(ending):
         usage |= {name: number for name, number in numbers_in(found).items() if number or name not in usage}
     prompt = prompt_in(usage)
-    return None if prompt is None else Counted(prompt, usage.get(_REPLY, 0), usage.get(_READ, 0))
+    return None if prompt is None else Counted(prompt, usage.get(_REPLY, 0), usage.get(_READ))
 
 
 def prompt_in(usage: Mapping[str, int]) -> int | None:

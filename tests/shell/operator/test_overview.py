@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import urllib.parse
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from proxy import __version__
 from proxy.config import Settings
 from proxy.shell.models import Catalogue, Prices
-from proxy.shell.operator import MAX_HOURS, Dollars, Health, Overview, Priced, Refusals
+from proxy.shell.operator import MAX_HOURS, Dollars, Overview, Priced, Refusals
 from proxy.shell.telemetry import History, RequestRecord, Table
 
 NOW = 1_700_000_000.0
@@ -134,20 +135,134 @@ async def test_refusals_are_no_failures_and_are_counted_by_status(stage):
         refused = {"outcome": "refused", "status": 429 if number >= 4 else 401}
         stage.served(**refused if number < 6 else {})
     found = await stage.overview.of(24)
-    assert (found.totals.failed, found.totals.refused) == (0, 6)
+    assert (found.totals.failed, found.totals.unanswered) == (0, 6)
     assert found.refusals == [Refusals(401, 4), Refusals(429, 2)]
-    (finding,) = found.health
-    words = "In the last 15 minutes, 6 of 100 requests were refused: 4 × 401, 2 × 429."
-    assert finding == Health("warn", words, "refused")
+    assert found.health == [], "they are few"
 
 
-async def test_a_few_refusals_are_listed_and_raise_no_warning(stage):
-    for number in range(100):
-        refused = {"outcome": "refused", "status": 404 if number < 50 else 401}
-        stage.served(**refused if number < 55 else {})
-    found = await stage.overview.of(24)
-    assert found.health == []
-    assert found.refusals[0] == Refusals(404, 50)
+FAILED: dict[str, Any] = {"outcome": "upstream_error", "status": 502}
+LIMITED: dict[str, Any] = {"outcome": "refused", "status": 429}
+TOO_LONG: dict[str, Any] = {"outcome": "context_length_exceeded", "status": 400}
+
+
+@pytest.mark.parametrize(
+    ("served", "levels"),
+    [
+        ({"troubles": 3, "members": FAILED, "others": 297}, ["bad"]),
+        ({"troubles": 2, "members": FAILED, "others": 10}, ["warn"]),
+        ({"troubles": 3, "members": FAILED, "others": 298}, ["warn"]),
+        ({"troubles": 3, "members": FAILED, "others": 0, "ago": 301}, ["warn"]),
+        ({"troubles": 3, "members": FAILED, "others": 0, "ago": 901}, []),
+        ({"troubles": 10, "members": LIMITED, "others": 40}, ["bad"]),
+        ({"troubles": 9, "members": LIMITED, "others": 0}, ["warn"]),
+        ({"troubles": 10, "members": LIMITED, "others": 41}, ["warn"]),
+        ({"troubles": 10, "members": LIMITED, "others": 190}, []),
+        ({"troubles": 50, "members": {"outcome": "refused", "status": 404}, "others": 0}, []),
+        ({"troubles": 1, "members": TOO_LONG, "others": 99}, ["bad"]),
+        ({"troubles": 1, "members": {"warning": "window_too_small"}, "others": 99}, ["warn"]),
+        ({"troubles": 1, "members": {"window_is_guessed": True}, "others": 99}, ["warn"]),
+        ({"troubles": 5, "members": {"outcome": "client_left", "status": 0}, "others": 0}, []),
+    ],
+)
+async def test_trouble_is_ranked_by_how_much_of_it_is_recent(stage, served, levels):
+    for number in range(served["troubles"] + served["others"]):
+        is_trouble = number < served["troubles"]
+        stage.served(served.get("ago", 60), **(served["members"] if is_trouble else {}))
+    assert [one.level for one in (await stage.overview.of(24)).health] == levels
+
+
+async def test_a_finding_says_since_when_and_its_address_lists_exactly_its_requests(stage):
+    for ago, members in (
+        (5_000, FAILED),  # another run: nothing failed for 15 minutes after it
+        (2_000, FAILED),
+        (1_300, {**FAILED, "status": 504}),
+        (700, FAILED),
+        (650, {**FAILED, "upstream": "elsewhere"}),
+        (600, {}),
+        (100, FAILED),
+        (90, LIMITED),
+        (80, FAILED),
+        (70, FAILED),
+    ):
+        stage.served(ago, **members)
+    worst, *others = (await stage.overview.of(24)).health
+    assert worst.words == "api.openai.com failed 6 of 8 requests: 5 × 502, 1 × 504"
+    assert (worst.level, worst.since, worst.requests) == ("bad", NOW - 2_000, 6)
+    assert worst.address == f"status=failed&upstream=api.openai.com&since={int(NOW - 2_000)}"
+    filters = dict(urllib.parse.parse_qsl(worst.address))
+    listed = await stage.history.ask(Table.page, {**filters, "since": float(filters["since"]), "limit": 50})
+    assert [one.status for one in listed] == [502, 502, 502, 502, 504, 502]
+    assert [one.words.split()[0] for one in others] == ["api.openai.com", "elsewhere"]
+
+
+async def test_each_model_that_stays_too_long_has_its_own_line(stage):
+    for model in ("a", "b", "b"):
+        stage.served(model=model, upstream="", **TOO_LONG)
+    found = (await stage.overview.of(1)).health
+    assert [(one.words, one.address) for one in found] == [
+        (
+            f"{model}: {words} too long and could not be made to fit",
+            f"status=context_length_exceeded&model={model}&since={int(NOW - 60)}",
+        )
+        for model, words in (("b", "2 requests were"), ("a", "1 request was"))
+    ]
+
+
+async def test_what_is_sent_nowhere_is_the_proxys_own_failure(stage):
+    stage.served(upstream="", outcome="proxy_error", status=500)
+    (finding,) = (await stage.overview.of(1)).health
+    assert finding.words == "The proxy itself failed 1 of 1 request: 1 × 500"
+    assert finding.address.startswith("status=failed&upstream=-&since=")
+
+
+async def test_an_upstream_with_errors_is_not_well(stage):
+    for number in range(300):
+        stage.served(2_000, **(FAILED if number < 4 else {}))
+    (upstream,) = (await stage.overview.of(1)).upstreams
+    assert (upstream.level, upstream.unanswered, upstream.requests) == ("warn", 4, 300)
+    for _ in range(3):
+        stage.served(**FAILED)
+    (upstream,) = (await stage.overview.of(1)).upstreams
+    assert upstream.level == "bad", "as its line"
+
+
+async def test_what_was_sent_saved_and_over_the_window_is_the_same_in_the_chart_and_in_all(stage):
+    stage.served(60, 12_000, tokens_before=157_000, window_tokens=16_000)
+    stage.served(40 * 60, 9_000, tokens_before=12_000, window_tokens=16_000)
+    stage.served(40 * 60, 9_000, tokens_before=157_000, window_tokens=16_000, outcome="client_left")
+    found = await stage.overview.of(1)
+    totals = found.totals
+    assert (totals.tokens_sent, totals.tokens_saved, totals.tokens_over) == (30_000, 7_000, 141_000)
+    for name in ("tokens_sent", "tokens_saved", "tokens_over", "unanswered"):
+        assert sum(getattr(bar.sums, name) for bar in found.bars) == getattr(totals, name)
+    assert sum(bar.unanswered for one in found.upstreams for bar in one.bars) == totals.unanswered
+
+
+@pytest.mark.parametrize(
+    ("hours", "ago", "width"),
+    [
+        (1, 10, 60),
+        (24, 10, 900),
+        (None, 50, 1),
+        (None, 300, 5),
+        (None, 1_300, 15),
+        (None, 3_000, 60),
+        (None, 90_000, 3_600),
+    ],
+)
+async def test_a_part_of_the_timeline_lasts_as_the_data_asks(stage, hours, ago, width):
+    stage.served(ago)
+    found = await stage.overview.of(hours)
+    assert found.bar_seconds == width
+    assert len(found.bars) <= 97
+    assert found.bars[0].at <= NOW - ago
+
+
+async def test_cache_hits_are_a_share_of_what_reports_them(stage):
+    stage.served(prompt_tokens=1_000, cached_tokens=500)
+    stage.served(prompt_tokens=9_000)
+    totals = (await stage.overview.of(1)).totals
+    assert (totals.prompt_tokens, totals.cacheable_tokens, totals.cached_tokens) == (10_000, 1_000, 500)
 
 
 async def test_the_period_follows_the_data(stage):
@@ -165,9 +280,9 @@ async def test_waits_are_shown_over_time_and_windows_for_each_model(stage):
         stage.served(first_byte_ms=float(number), own_ms=number / 10, window_tokens=8_000 + number)
     stage.served(model="other", window_tokens=9, window_is_guessed=True, client="codex")
     found = await stage.overview.of(1)
-    (bar,) = [bar for bar in found.bars if bar.sums.requests]
-    assert bar.first_byte_ms == [50.0, 95.0]
-    assert bar.own_ms == [5.0, 9.5]
+    ((bar,),) = [one.bars for one in found.upstreams]
+    assert (bar.requests, bar.first_byte_ms) == (101, [50.0, 95.0])
+    assert found.own_ms == [5.0, 9.5]
     reported = {model.model: (model.window_tokens, model.window_is_guessed) for model in found.models}
     assert reported == {"gpt-9": (8_099, False), "other": (9, True)}
     assert found.clients == ["codex"]
@@ -211,15 +326,15 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage):
     [
         ({"upstream": "refused"}, {}, "bad", "api.openai.com does not answer: refused"),
         ({"store": "disk full"}, {}, "bad", "disk full"),
-        ({}, {"survived": False}, "bad", "1 request was too long"),
-        ({}, {"outcome": "upstream_timeout", "status": 504}, "warn", "1 of 1 requests failed"),
+        ({}, {"survived": False}, "bad", "gpt-9: 1 request was too long"),
+        ({}, {"outcome": "upstream_timeout", "status": 504}, "warn", "api.openai.com failed 1 of 1 request: 1 × 504"),
     ],
 )
 async def test_errors_are_reported_in_words(stage, problems, members, level, word):
     stage.problems = problems
     stage.served(**members)
     (finding,) = (await stage.overview.of(24)).health
-    assert finding.level == level
+    assert (finding.level, finding.since is not None) == (level, True)
     assert word in finding.words
 
 

@@ -94,23 +94,42 @@ def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_sta
     ("fields", "is_listed"),
     [
         ({"outcome": "answered"}, False),
-        ({"attempts": 2}, True),
+        ({"attempts": 2}, False),
         ({"outcome": "client_left"}, True),
         ({"outcome": "refused", "status": 429}, True),
-        ({"warning": "window_too_small"}, True),
+        ({"warning": "window_too_small"}, False),
     ],
 )
-def test_what_failed_was_refused_sent_twice_or_warned_about_is_in_trouble(table, fields, is_listed):
+def test_a_problem_is_a_request_that_was_not_answered(table, fields, is_listed):
     table.add([entry("x", **fields)])
     assert ids(table, troubled=True) == (["x"] if is_listed else [])
 
 
+def test_what_was_cured_warned_about_or_guessed_is_found_by_itself(table):
+    table.add(
+        [
+            entry("cured", attempts=2, upstream="a:1"),
+            entry("lost", attempts=2, outcome="refused", status=400, upstream="a:1"),
+            entry("warned", warning="window_too_small", upstream="b:1"),
+            entry("guessed", window_is_guessed=True, upstream=""),
+        ]
+    )
+    assert ids(table, cured=True) == ["cured"]
+    assert ids(table, warned=True) == ["warned"]
+    assert ids(table, guessed=True) == ["guessed"]
+    assert ids(table, upstream="a:1") == ["lost", "cured"]
+    assert ids(table, upstream="-") == ["guessed"], "it was sent nowhere"
+    ((sums,),) = table.sums(0, 2_000.0)
+    assert (sums.cured, sums.unanswered) == (1, 1)
+
+
 @pytest.mark.parametrize("outcome", RequestOutcome)
-def test_an_outcome_is_a_failure_a_refusal_or_neither(table, outcome):
+def test_an_outcome_is_a_fault_or_not_and_all_but_one_are_no_answer(table, outcome):
     table.add([entry("x", outcome=outcome)])
     ((sums,),) = table.sums(0, 2_000.0)
     faults = ("upstream_error", "upstream_unreachable", "upstream_timeout", "server_stopping", "proxy_error")
-    assert (sums.failed, sums.refused) == (outcome in faults, outcome == "refused")
+    assert (sums.failed, sums.unanswered) == (outcome in faults, outcome != "answered")
+    assert ids(table, status=str(outcome)) == ["x"]
 
 
 def test_of_two_requests_with_one_id_the_newer_is_found_with_its_messages(table):
