@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import Counter as Counts
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct, structs
 
-from proxy.core.compaction import Compressed
+from proxy.core.compaction import Plan
 from proxy.core.text import Raw, jsontext
 from proxy.errors import MalformedRequest, ProxyError
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, SHAPE
@@ -38,8 +40,8 @@ class CompressRequest(Struct, frozen=True):
     """The messages and the model; nothing else is read."""
     protected: int
     """Number of messages at the end that stay unchanged."""
-    most_tokens: int | None
-    """Size of the context window that the messages are for; None: the model's."""
+    window_tokens: int | None
+    """The context window that the conversation has to fit into; None: each message is shortened on its own."""
 
 
 def compress_request_in(body: bytes) -> CompressRequest:
@@ -49,14 +51,14 @@ def compress_request_in(body: bytes) -> CompressRequest:
         if not message.raw.lstrip().startswith(b"{"):
             raise MalformedRequest(f"`messages[{index}]` must be an object", param="messages")
     _checked(request.members.get("model"), "model", str, "a string")
-    most_tokens = _checked(
+    window_tokens = _checked(
         request.members.get("token_budget"), "token_budget", int, "a whole number from 1 on", least=1
     )
     options = _options(request.members.get("config"))
-    if most_tokens is not None:
-        most_tokens = min(most_tokens, LARGEST_TOKENS)
+    if window_tokens is not None:
+        window_tokens = min(window_tokens, LARGEST_TOKENS)
     kept = {name: raw for name, raw in request.members.items() if name in ("model", SHAPE.messages)}
-    return CompressRequest(structs.replace(request, members=kept), options.get("protect_recent") or 0, most_tokens)
+    return CompressRequest(structs.replace(request, members=kept), options.get("protect_recent") or 0, window_tokens)
 
 
 def hash_in(body: bytes) -> str:
@@ -70,20 +72,24 @@ def hash_in(body: bytes) -> str:
     return str(found)
 
 
-def compressed_body(compressed: Compressed) -> bytes:
-    """The response to a request to compress."""
-    before, after = compressed.tokens_before, compressed.tokens_after
-    reasons = compressed.reasons
-    figures = {
+def figures_of(plan: Plan) -> dict[str, Any]:
+    """What the response says of the messages, in the model's tokens."""
+    before, after = (plan.budget.model_tokens(size.tokens - plan.base.tokens) for size in (plan.before, plan.after))
+    reasons = dict(sorted(Counts(edit.reason.value for edit in plan.edits).items()))
+    return {
         "tokens_before": before,
         "tokens_after": after,
         "tokens_saved": max(0, before - after),
         "compression_ratio": round(after / before, 4) if before else 1.0,
         "transforms_applied": list(reasons),
         "transforms_summary": reasons,
-        "ccr_hashes": list(dict.fromkeys(artifact.hash for _, artifact in compressed.taken_out())),
+        "ccr_hashes": [artifact.hash for artifact in plan.artifacts],
     }
-    messages = jsontext.join_array([message.raw for message in compressed.messages])
+
+
+def compressed_body(plan: Plan, figures: Mapping[str, Any]) -> bytes:
+    """The response to a request to compress."""
+    messages = jsontext.join_array(plan.messages)
     return jsontext.join_object(
         {"messages": messages, **{name: jsontext.dump(found) for name, found in figures.items()}}
     )

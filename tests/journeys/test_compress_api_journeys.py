@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -158,6 +159,48 @@ def test_a_smaller_budget_cuts_results_earlier(gateway: World) -> None:
     cut = compress(gateway, sent | {"token_budget": 8_000}).json()
     assert 0 < cut["tokens_after"] < 3_000
     assert retrieve(gateway, cut["ccr_hashes"][0]).json()["original_content"] == LOG[:30_000]
+
+
+def long_talk(turns: int) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Count the errors in these logs."}]
+    for number in range(turns):
+        messages += [call(number), result(number, f"log {number}\n{LOG[:3_000]}")]
+    return messages
+
+
+def test_a_budget_holds_the_whole_conversation_and_what_is_left_out_can_be_retrieved(gateway: World) -> None:
+    sent = {"model": "m", "messages": long_talk(40), "token_budget": 16_000}
+    fitted = compress(gateway, sent).json()
+    assert fitted["tokens_after"] <= 16_000 < fitted["tokens_before"]
+    assert fitted["transforms_summary"]["old_exchange"] > 0
+    assert len(fitted["messages"]) < len(sent["messages"])
+    assert fitted["messages"][-2:] == sent["messages"][-2:]
+    text = json.dumps(fitted["messages"])
+    assert f"hash={fitted['ccr_hashes'][-1]}" in text
+    found = [retrieve(gateway, digest).json() for digest in fitted["ccr_hashes"]]
+    kept = text + "".join(one["original_content"] for one in found)
+    assert [number for number in range(40) if f"log {number}\\n" not in kept] == []
+    assert found[0]["original_tokens"] > 1_000
+
+
+def test_the_prompt_that_fits_begins_alike_from_turn_to_turn(gateway: World) -> None:
+    turns = [
+        compress(gateway, {"model": "m", "messages": long_talk(n), "token_budget": 16_000}).json()["messages"]
+        for n in range(30, 40)
+    ]
+    changes = sum(now[: len(before)] != before for before, now in pairwise(turns))
+    assert changes <= 3
+
+
+def test_a_budget_cuts_nothing_if_all_messages_come_back_as_they_are(gateway: World) -> None:
+    sent = {"model": "m", "messages": long_talk(40), "token_budget": 16_000}
+    assert compress(gateway, sent, x_headroom_bypass="true").json()["messages"] == sent["messages"]
+
+
+def test_a_larger_budget_than_the_window_is_the_window(build: Any) -> None:
+    world = build(8_000, compress_api=True)
+    fitted = compress(world, {"model": "m", "messages": long_talk(40), "token_budget": 100_000}).json()
+    assert fitted["tokens_after"] <= 8_000 < fitted["tokens_before"]
 
 
 def test_recent_messages_are_protected_on_request_and_all_with_the_bypass(gateway: World) -> None:

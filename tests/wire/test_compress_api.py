@@ -18,19 +18,19 @@ def parsed(**members):
 
 def test_members_that_are_not_known_are_ignored():
     found = parsed(tools=[{"type": "function"}], max_tokens=5, config={"protect_recent": 2, "new": {}}, frozen=True)
-    assert (found.protected, found.most_tokens, found.request.model) == (2, None, "m")
+    assert (found.protected, found.window_tokens, found.request.model) == (2, None, "m")
     assert found.request.members.keys() == {"messages", "model"}
 
 
 def test_null_is_as_good_as_nothing_and_a_model_may_be_left_out():
     found = parsed(model=None, config=None, token_budget=None)
-    assert (found.protected, found.most_tokens, found.request.model) == (0, None, "")
+    assert (found.protected, found.window_tokens, found.request.model) == (0, None, "")
     assert parsed(config={"mode": None, "protect_recent": None}).protected == 0
 
 
 def test_a_budget_has_an_upper_bound():
-    assert parsed(token_budget=32_000).most_tokens == 32_000
-    assert parsed(token_budget=10**300).most_tokens == 100_000_000
+    assert parsed(token_budget=32_000).window_tokens == 32_000
+    assert parsed(token_budget=10**300).window_tokens == 100_000_000
 
 
 @pytest.mark.parametrize(

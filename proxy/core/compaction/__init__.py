@@ -12,7 +12,7 @@ from proxy.core.compaction.budget import (
     note_tokens,
 )
 from proxy.core.compaction.caps import Cap
-from proxy.core.compaction.plan import Compressed, Pipeline, Plan, Progress, Reading, compressed, plan
+from proxy.core.compaction.plan import Pipeline, Plan, Progress, Reading, plan
 from proxy.core.compaction.steps import compaction_steps, last_resorts
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Budget",
     "BudgetRules",
     "Cap",
-    "Compressed",
     "Pipeline",
     "Plan",
     "Progress",
@@ -30,7 +29,6 @@ __all__ = [
     "budget_for",
     "clamped_reply",
     "compaction_steps",
-    "compressed",
     "in_model_tokens",
     "last_resorts",
     "note_tokens",

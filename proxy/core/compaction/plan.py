@@ -10,8 +10,7 @@ the next cut.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter as Counts
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct, structs
@@ -87,6 +86,14 @@ class Pipeline:
         return dataclasses.replace(
             self, local=(), compaction_steps=(), last_resorts=(), budget=budget, caps=(), always=None
         )
+
+    def up_to(self, end: int) -> Pipeline:
+        """The pipeline whose local steps leave the messages from index `end` on as they came."""
+
+        def spared(step: LocalStep) -> LocalStep:
+            return lambda index, *given: step(index, *given) if index < end else iter(())
+
+        return dataclasses.replace(self, local=tuple(map(spared, self.local)))
 
 
 _STEPS_BACK: Final = 2
@@ -438,63 +445,3 @@ def _artifacts(window: ContextWindow, edits: Sequence[Edit]) -> tuple[Artifact, 
 
 def _largest(entries: Iterator[TrackedMessage]) -> tuple[TrackedMessage, ...]:
     return tuple(sorted(entries, key=lambda entry: entry.size.tokens, reverse=True)[:5])
-
-
-class Compressed(Discreet, frozen=True):
-    """A compressed conversation: as many messages as came, in the same order."""
-
-    entries: tuple[TrackedMessage, ...]
-    budget: Budget
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The messages that go back to the caller."""
-        return tuple([entry.message for entry in self.entries])
-
-    @property
-    def tokens_before(self) -> int:
-        """Size of the messages as they came, in the model's tokens."""
-        return self.budget.model_tokens(sum(entry.original_size.tokens for entry in self.entries))
-
-    @property
-    def tokens_after(self) -> int:
-        """Size of the messages that go back, in the model's tokens."""
-        return self.budget.model_tokens(sum(entry.size.tokens for entry in self.entries))
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """How many edits there are for each reason."""
-        counts = Counts(edit.reason.value for entry in self.entries for edit in entry.edits)
-        return {reason: counts[reason] for reason in sorted(counts)}
-
-    def taken_out(self) -> Iterator[tuple[TrackedMessage, Artifact]]:
-        """The artifacts that were taken out, each once, with the first message it came from."""
-        seen: set[str] = set()
-        for entry in self.entries:
-            for edit in entry.edits:
-                if edit.artifact is not None and edit.artifact.id not in seen:
-                    seen.add(edit.artifact.id)
-                    yield entry, edit.artifact
-
-    def without(self, lost: Collection[str]) -> Compressed:
-        """A copy in which messages from which one of these artifacts was taken are restored: it could not be kept."""
-        return (
-            structs.replace(self, entries=tuple([_restored(entry, lost) for entry in self.entries])) if lost else self
-        )
-
-
-def compressed(conversation: Conversation, pipeline: Pipeline, protected: int = 0) -> Compressed:
-    """Compress the messages; the last `protected` ones stay unchanged."""
-    messages, entries = conversation.messages, list[TrackedMessage]()
-    for index, message, tool in _arriving(messages, 0, {}, has_tools=pipeline.has_tools):
-        steps = pipeline.local if index < len(messages) - protected else ()
-        entries.append(prepared(index, message, tool, steps, pipeline.notices, pipeline.counter))
-    return Compressed(tuple(entries), pipeline.budget)
-
-
-def _restored(entry: TrackedMessage, lost: Collection[str]) -> TrackedMessage:
-    is_lost = any(edit.artifact is not None and edit.artifact.id in lost for edit in entry.edits)
-    if not is_lost:
-        return entry
-    original, size = entry.original, entry.original_size
-    return TrackedMessage(entry.index, original, original, size, size, original, size, entry.tool)

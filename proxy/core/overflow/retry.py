@@ -90,6 +90,8 @@ class Terms(NamedTuple):
     """Whether artifacts can be kept."""
     supposed: Search | None = None
     """Taken for what the latest refusal has taught."""
+    window_tokens: int | None = None
+    """A window that the client states; a smaller one of the model counts."""
     exactly: bool = False
     """Whether the model's own counter counts, however small the request."""
     without: frozenset[Modality] = frozenset()

@@ -31,7 +31,15 @@ from proxy.shell.artifacts.folder import (
 )
 from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
 from proxy.shell.artifacts.store import ArtifactStore, sweep
-from proxy.shell.artifacts.tools import ArtifactsByHash, ArtifactTools, Record, Replacements, TenantNames, ToolText
+from proxy.shell.artifacts.tools import (
+    ArtifactsByHash,
+    ArtifactTools,
+    Record,
+    Replacements,
+    TenantNames,
+    ToolText,
+    in_words,
+)
 
 __all__ = [
     "COOLDOWN_SECONDS",
@@ -61,6 +69,7 @@ __all__ = [
     "create_tenants",
     "finding_key",
     "front_header",
+    "in_words",
     "index_key",
     "is_artifact",
     "is_loopback",

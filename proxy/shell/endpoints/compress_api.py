@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from functools import partial
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import WithJsonSchema
 
 from proxy.core.artifact import Artifact
-from proxy.core.compaction import Compressed
+from proxy.core.compaction import Plan
 from proxy.core.text import count_lines
 from proxy.errors import ArtifactNotFound, CompressionFailed, CompressionTimeout
-from proxy.shell.artifacts import ArtifactsByHash, Record
+from proxy.shell.artifacts import ArtifactsByHash, Record, in_words
 from proxy.shell.endpoints.responses import HEADERS, JSON_RESPONSES, reported, request_id_of
 from proxy.shell.endpoints.services import Services, Serving, operator_only
 from proxy.shell.http import plain_body, read_body, until_client_leaves
@@ -114,21 +115,24 @@ async def original(
 async def _compressed(asked: _Asked, body: bytes) -> bytes:
     parsed = await in_thread(compress_api.compress_request_in, body)
     planner = (await asked.services.routes.of(compress_api.WIRE, [], body)).planner
-    is_bypassed = asked.request.headers.get(BYPASS_HEADER, "").lower() == "true"
-    protected = _EVERY_MESSAGE if is_bypassed else parsed.protected
-    made = await planner.compressed(compress_api.WIRE, asked.tenant, parsed.request, protected, parsed.most_tokens)
-    taken = await in_thread(_records, made)
-    made = made.without(await asked.by_hash.keep(taken, asked.tenant))
+    planned = partial(planner.compressed, compress_api.WIRE, asked.tenant, parsed.request)
+    if asked.request.headers.get(BYPASS_HEADER, "").lower() == "true":
+        made = await planned(_EVERY_MESSAGE)
+    else:
+        made = await planned(parsed.protected, parsed.window_tokens)
+        if await asked.by_hash.keep(await in_thread(_records, made), asked.tenant):
+            made = await planned(_EVERY_MESSAGE)  # what cannot be kept is not taken out
+    figures = compress_api.figures_of(made)
     logger().info(
         "messages_compressed",
         request_id=asked.request_id,
         model=parsed.request.model[:200],
-        messages=len(made.entries),
-        tokens_before=made.tokens_before,
-        tokens_after=made.tokens_after,
-        edits=made.reasons,
+        messages=len(parsed.request.conversation),
+        tokens_before=figures["tokens_before"],
+        tokens_after=figures["tokens_after"],
+        edits=figures["transforms_summary"],
     )
-    return await in_thread(compress_api.compressed_body, made)
+    return await in_thread(compress_api.compressed_body, made, figures)
 
 
 async def _original(asked: _Asked, digest: str) -> bytes:
@@ -156,16 +160,19 @@ async def _original(asked: _Asked, digest: str) -> bytes:
     return answer
 
 
-def _records(made: Compressed) -> list[tuple[Artifact, Record]]:
+def _records(made: Plan) -> list[tuple[Artifact, Record]]:
     """The artifacts to store, each with its record."""
+    tokens = {name: block.tokens_before for block in made.blocks for name in block.artifacts}
+    left_out = sum(block.tokens_before for block in made.blocks if not block.tokens_after)
+    becomes = {edit.artifact.id: in_words(edit.becomes) for edit in made.edits if edit.artifact is not None}
     return [
         (
             artifact,
             Record(
                 artifact.id,
-                made.budget.model_tokens(entry.original_size.tokens),
-                (count_lines(entry.original.text()), count_lines(entry.message.text())),
+                made.budget.model_tokens(tokens.get(artifact.id, left_out)),
+                (count_lines(artifact.content.decode("utf-8", "replace")), count_lines(becomes.get(artifact.id, ""))),
             ),
         )
-        for entry, artifact in made.taken_out()
+        for artifact in made.artifacts
     ]

@@ -94,18 +94,6 @@ class Pipelines:
         budget = budget_for(profile, None, exact=True, rules=self.rules, ratio=ratio)
         return self._truncate(entry_of(self._settings.models, profile.model), budget.result_tokens)
 
-    def in_place(self, pipeline: Pipeline, profile: ModelProfile, most_tokens: int | None) -> Pipeline:
-        """The pipeline for a request in which no message may be added, removed or moved. `most_tokens`: a window that
-        replaces the model's if that is larger or a guess."""
-        local = tuple(
-            [structs.replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
-        )
-        if most_tokens is not None and (profile.window_is_guessed or most_tokens < profile.window_tokens):
-            narrow = structs.replace(profile, window_tokens=most_tokens, input_tokens=None)
-            limits = self.result_limits(narrow, pipeline.budget.ratio)
-            local = tuple([limits if isinstance(step, TruncateToolOutput) else step for step in local])
-        return replace(pipeline, local=local)
-
     def page_bytes(self, model: str, budget: Budget) -> int:
         """How many bytes all results of the proxy's own tool may hold at a time: as much as one result of any tool."""
         limits = self._truncate(entry_of(self._settings.models, model), budget.result_tokens).limits_of(RETRIEVAL_TOOL)
@@ -219,6 +207,12 @@ def resolving(pipeline: Pipeline, resolved: Resolved) -> Pipeline:
 def _with_resolved(steps: Sequence[LocalStep], resolved: Resolved) -> tuple[LocalStep, ...]:
     looking = (RouteMedia, TruncateToolOutput)
     return tuple(structs.replace(step, resolved=resolved) if isinstance(step, looking) else step for step in steps)
+
+
+def one_by_one(pipeline: Pipeline) -> Pipeline:
+    """The pipeline for messages that are shortened one by one: none is added, left out or moved."""
+    local = [structs.replace(step, in_place=True) if isinstance(step, RouteMedia) else step for step in pipeline.local]
+    return replace(pipeline.without_steps(), local=tuple(local))
 
 
 class _Showing(Struct, frozen=True):

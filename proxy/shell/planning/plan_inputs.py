@@ -18,8 +18,8 @@ from proxy.core.compaction import Budget, Pipeline, budget_for, note_tokens
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models import (
     AgentFileAccess,
+    Certainty,
     ModelProfile,
-    Search,
     has_open_weights,
     offers_shell,
     offers_subagent,
@@ -121,7 +121,7 @@ class KnownInputs:
 
     def of(self, wire: Wire, request: Request, tenant: str, terms: Terms, *, rough: bool) -> PlanInputs:
         """The inputs of a plan; `rough`: whether a rough count is enough while the request is far under its room."""
-        limits = self._limits(request, tenant, terms.supposed)
+        limits = self._limits(request, tenant, terms)
         roughly = rough and not request.has_images and request.full_bytes <= limits.rough_bytes
         members = wire.long_members(request)
         texts = _Texts(
@@ -138,11 +138,12 @@ class KnownInputs:
                 limits.known[key] = inputs
         return inputs
 
-    def _limits(self, request: Request, tenant: str, supposed: Search | None) -> _Limits:
+    def _limits(self, request: Request, tenant: str, terms: Terms) -> _Limits:
         """The limits for a request's model and reply limit, remembered while its profile is the same object."""
-        known_of = (request.known_as, tenant)
+        known_of, supposed, reply_tokens = (request.known_as, tenant), terms.supposed, request.reply_tokens
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
-        reply_tokens = request.reply_tokens
+        if terms.window_tokens is not None:
+            return self._found(_within(profile, terms.window_tokens), tenant, reply_tokens)
         of_profile = self._limits_by_profile.get((id(profile), tenant, reply_tokens))
         if of_profile is not None and of_profile[0] is profile:
             return of_profile[1]
@@ -233,6 +234,13 @@ class KnownInputs:
             terms,
             replace(pipeline, local=(while_wanted, *pipeline.local), has_tools=has_tools, tool_size=tool_size),
         )
+
+
+def _within(profile: ModelProfile, window_tokens: int) -> ModelProfile:
+    """The profile with this window, unless its own is known to be smaller."""
+    if window_tokens >= profile.window_tokens and not profile.window_is_guessed:
+        return profile
+    return structs.replace(profile, window_tokens=window_tokens, certainty=Certainty.STATED)
 
 
 def is_far_under(estimate: Size, budget: Budget) -> bool:

@@ -14,14 +14,14 @@ from typing import Final
 
 from msgspec import Struct, structs
 
-from proxy.core.compaction import Compressed, Pipeline, Plan, Progress, Reading, clamped_reply, compressed, plan
+from proxy.core.compaction import Pipeline, Plan, Progress, Reading, clamped_reply, plan
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.models import LimitName, facts
 from proxy.core.notices import BY_HASH, HISTORY, NOWHERE, ArtifactAccess, say
 from proxy.core.overflow import FAULTS, Terms, VerdictKind
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
-from proxy.shell.planning.pipelines import Pipelines, resolving
+from proxy.shell.planning.pipelines import Pipelines, one_by_one, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.references import Resolver
@@ -132,18 +132,18 @@ class Planner:
         return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
 
     async def compressed(
-        self, wire: Wire, tenant: str, request: Request, protected: int = 0, most_tokens: int | None = None
-    ) -> Compressed:
-        """A conversation that the caller sends itself, each message shortened on its own; nothing is remembered. The
-        last `protected` messages stay as they are; `most_tokens` as in `Pipelines.in_place`."""
-        return await in_thread(self._compressed, wire, tenant, request, protected, most_tokens)
+        self, wire: Wire, tenant: str, request: Request, protected: int = 0, window_tokens: int | None = None
+    ) -> Plan:
+        """The plan for messages that the caller sends itself; nothing is remembered. The last `protected` ones come
+        back as they are. `window_tokens`: what the conversation has to fit into; None: each message is shortened on its
+        own, and none is left out."""
+        return await in_thread(self._compressed, wire, tenant, request, protected, window_tokens)
 
-    def _compressed(
-        self, wire: Wire, tenant: str, request: Request, protected: int, most_tokens: int | None
-    ) -> Compressed:
-        inputs = self._inputs.of(wire, request, tenant, Terms(BY_HASH, None), rough=False)
-        pipeline = self._pipelines.in_place(inputs.pipeline, inputs.profile, most_tokens)
-        return compressed(request.conversation, pipeline, protected)
+    def _compressed(self, wire: Wire, tenant: str, request: Request, protected: int, window_tokens: int | None) -> Plan:
+        inputs = self._inputs.of(wire, request, tenant, Terms(BY_HASH, window_tokens=window_tokens), rough=False)
+        steps = one_by_one(inputs.pipeline) if window_tokens is None else inputs.pipeline
+        made, _ = plan(request.conversation, inputs.base, steps.up_to(len(request.conversation) - protected))
+        return made
 
     async def again(self, planned: Planned, terms: Terms) -> Planned:
         """Another plan for a request, on these terms."""
