@@ -17,28 +17,32 @@ from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.notices.catalogue import FOUND, MARK, PAGES, QUOTED
 
 _OPENING: Final = (
-    r"\[({<\u2045\u2329\u2768-\u2775\u27c5\u27e6-\u27ef\u2983-\u2998\u29d8-\u29db\u3008-\u301b\ufe17\ufe35-\ufe47"
-    r"\ufe59-\ufe5d\uff08\uff3b\uff5b\uff5f\uff62"
+    r"\[({<\xab\u0f3a\u0f3c\u169b\u2039\u2045\u207d\u208d\u2308\u230a\u2329\u2768\u276a\u276c\u276e\u2770\u2772\u2774"
+    r"\u27c5\u27e6\u27e8\u27ea\u27ec\u27ee\u2983\u2985\u2987\u2989\u298b\u298d\u298f\u2991\u2993\u2995\u2997\u29d8\u29da"
+    r"\u29fc\u2e22\u2e24\u2e26\u2e28\u3008\u300a\u300c\u300e\u3010\u3014\u3016\u3018\u301a\ufe17\ufe35\ufe37\ufe39\ufe3b"
+    r"\ufe3d\ufe3f\ufe41\ufe43\ufe47\ufe59\ufe5b\ufe5d\uff08\uff3b\uff5b\uff5f\uff62"
 )
-"""Brackets of Unicode's class Ps."""
-_COLONS: Final = r":\u02d0\u02f8\u05c3\u0589\u2236\ua789\ufe13\ufe30\ufe55\uff1a"
-_COLOUR: Final = r"\x1b\[[\d;]*m"
-_ESCAPE: Final = r"\\++u[\da-fA-F]{4}"
+"""Brackets of Unicode's classes Ps and Pi."""
+_COLONS: Final = r":\u02d0\u02d1\u02f8\u05c3\u0589\u1365\u1804\u205d\u2236\ua789\ufe13\ufe30\ufe55\uff1a"
+_CONTROL: Final = r"(?:\x1b\[|\x9b)[\d;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)"
+"""What a terminal does not show: colours, clearing, links (ECMA-48)."""
+_ESCAPE: Final = r"\\{1,32}+(?:u[\da-fA-F]{4}|[bfnrt])"
 _LABEL: Final = re.compile(
-    rf"[{_OPENING}\\](?:(?<!\\)|(?<!\\\\)\\*+u005[bB])"
-    rf"((?:(?!\\++u003[aA])(?>{_COLOUR}|{_ESCAPE}|[^\w{_OPENING}{_COLONS}\\\x1b\"']++|[\w\\\x1b])){{12,40}}+)"
+    rf"(?:[{_OPENING}]|(?<!\\)\\++u005[bB])"
+    rf"((?>[^{_OPENING}{_COLONS}\"'\\\x1b\x9b]{{1,200}}+|{_CONTROL}|(?!\\{{1,32}}+u003[aA]){_ESCAPE}|[\\\x1b\x9b]){{1,60}}+)"
     rf"(?:[{_COLONS}]|\\++u003[aA])"
 )
-"""Words between a bracket and a colon, which may be escaped as in JSON: letters and what stands between two of them.
-Quoted words are the name of a member in JSON."""
+"""Words between a bracket and a colon, which may be escaped as in JSON. Quoted words are the name of a member there."""
 LABEL_REACH: Final = 400
 """Longest beginning of a notice that is looked for in two parts of a result, in characters."""
 _TWO_PARTS: Final = 4
 """Times that a message of two parts says `text"`: a type and a member for each."""
-_WRITTEN: Final = re.compile(rf"{_COLOUR}|{_ESCAPE}")
+_WRITTEN: Final = re.compile(rf"{_CONTROL}|\\+(?:u([\da-fA-F]{{4}})|[bfnrt])")
+_LETTER: Final = re.compile(r"(?:LETTER|CAPITAL|SMALL) ([A-Z])\b")
+"""Within the name that Unicode gives a character which looks like a Latin letter."""
 _TWINS: Final = {
     "c": "\u0441\u03f2\u03c2\u2ca5",
-    "o": "\u043e\u03bf\u0585\u10ff",
+    "o": "\u043e\u03bf\u0585\u10ff0",
     "n": "\u0578\u057c\u03b7\u043f",
     "t": "\u0442\u03c4",
     "e": "\u0435\u04bd\u03b5\u0454",
@@ -51,20 +55,32 @@ _TWINS: Final = {
 """Cyrillic, Greek, Armenian, Georgian and Coptic letters that look like those of our name, and letters that are blank;
 a selection from https://www.unicode.org/Public/security/latest/confusables.txt."""
 _PLAIN: Final = str.maketrans({twin: letter for letter, twins in _TWINS.items() for twin in twins})
+_NAME: Final = "contextproxy"
+_SIGNS: Final = ("\\u0", "ntext", "roxy")
+"""An imitation in ASCII has one of these."""
 
 
 def _is_ours(label: re.Match[str]) -> bool:
     """True if a label reads as our name, whatever its letters, and whatever stands between them."""
-    words = _WRITTEN.sub(lambda found: chr(int(found[0][-4:], 16)) if found[0][0] == "\\" else "", label[1])
+    if len(label[1]) < len(_NAME):
+        return False
+    words = _WRITTEN.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", label[1])
     words = words if words.isascii() else unicodedata.normalize("NFKD", words)
-    return "".join(filter(str.isalpha, words)).casefold().translate(_PLAIN) == "contextproxy"
+    words = words.casefold().translate(_PLAIN)
+    return "".join(filter(str.isalpha, words if words.isascii() else map(_latin, words))) == _NAME
+
+
+def _latin(character: str) -> str:
+    found = _LETTER.search(unicodedata.name(character, ""))
+    return character if found is None else found[1].lower()
 
 
 def may_imitate(raw: bytes) -> bool:
     """Whether the JSON of a message may hold the beginning of a notice; the bytes of most prove that it does not."""
     if raw.find(b"\\u") >= 0 or raw.count(b'text"') >= _TWO_PARTS:
         return True
-    return raw.lower().find(b"ontext") >= 0 if raw.isascii() else imitates(raw.decode("utf-8", "replace"))
+    text = raw.decode("utf-8", "replace")
+    return not _is_plain(text) if text.isascii() else imitates(text)
 
 
 def is_split(before: str, text: str) -> bool:
@@ -103,7 +119,8 @@ def quoted(text: str, ours: Collection[str] = ()) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    return text.isascii() and "\\u00" not in text and "context" not in text.lower()
+    lower = text.lower() if text.isascii() else _SIGNS[0]
+    return not any(sign in lower for sign in _SIGNS)
 
 
 def pages_in(text: str) -> Iterator[str]:
