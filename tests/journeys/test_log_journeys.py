@@ -30,7 +30,7 @@ def test_the_lines_of_a_second_send_say_what_it_changes(build: Any) -> None:
     assert again["tokens_after"] <= again["goal_tokens"], "the goal that was used"
     assert again["left_out"]
     assert again["artifacts"]
-    assert again["reasons"]["old_exchange"] == again["messages_dropped"]
+    assert again["edits"]["old_exchange"] == again["messages_dropped"]
     edits = [line for line in world.log("edit") if line["attempt"] == 2]
     assert {"old_exchange", "omission_note"} <= {reason for line in edits for reason in line["reasons"]}
     assert {line["request_id"] for line in world.log("lesson_learned")} == {"twice"}

@@ -132,4 +132,4 @@ def test_a_reply_limit_that_leaves_no_room_is_lowered_first(build: Any) -> None:
     assert sent(world, text, max_tokens=7_500) == text
     lowered = json.loads(world.upstream.last.body)["max_tokens"]
     assert 256 <= lowered < 7_500
-    assert world.logged("request_planned")[0]["reasons"] == {"clamp_reply": 1}
+    assert world.logged("request_planned")[0]["edits"] == {"clamp_reply": 1}

@@ -76,7 +76,7 @@ def test_client_and_log_learn_what_was_done(build: Any) -> None:
     planned = world.logged("request_planned")[0]
     assert (planned["request_id"], planned["tokens_before"], planned["tokens_after"]) == ("req-42", before, after)
     assert (planned["messages_before"], planned["messages_dropped"], planned["truncated"]) == (4, 0, True)
-    assert planned["reasons"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
+    assert planned["edits"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
     assert planned["chars_before"] - planned["chars_after"] > 50_000
     truncated = world.logged("tool_output_truncated")[0]
     name = next(iter(world.kept))

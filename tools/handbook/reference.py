@@ -150,6 +150,11 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         "`changed` and `left_out`, and the `artifacts` that hold what was taken out",
     ),
     (
+        ("conversation_cut",),
+        "the history of a conversation is cut for the first time in this process: whose (`client`, `key`), at which "
+        "`turn`, and what, as `edits` by reason; later turns keep the cut and write no such line",
+    ),
+    (
         ("edit",),
         "at the level debug, for each message that is changed, up to 500 of each send: the `message`, by its number "
         "from 0, its `role` and `tool`, `reasons`, tokens before and after, `artifacts`, the `limit` that it exceeded",
@@ -194,12 +199,12 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("window_too_small",),
-        "a server that cuts silently has a window smaller than system text and tools; what to set is in `advice`",
+        "a server that cuts silently has a window smaller than system text and tools; what to set is in `advice`. This "
+        "and the next two are written at once, and again every 15 minutes for the same model: `times` counts how often",
     ),
     (
         ("agent_too_large",),
-        "the system text and the tools of an agent, `tokens`, are larger than the window; once for each conversation, "
-        "with `advice`",
+        "the system text and the tools of an agent, `tokens`, are larger than the window; `advice` says what to do",
     ),
     (("system_text_long",), "the system text alone takes half of the room"),
     (("artifact_store_failed",), "the store cannot be written; requests continue, uncut if they fit"),

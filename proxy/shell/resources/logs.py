@@ -34,12 +34,12 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: Any
+    ending: list[Any]
     filtering = structlog.make_filtering_bound_logger(_LEVELS[settings.level])
     if console:
-        renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        ending = [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         structlog.configure(
-            processors=[*shared, partial(_request_in_words, _arrow_for(stream)), renderer],
+            processors=[*shared, partial(_request_in_words, _arrow_for(stream)), *ending],
             wrapper_class=filtering,
             logger_factory=structlog.PrintLoggerFactory(cast("TextIO", _MayBeLost(stream))),
             cache_logger_on_first_use=True,
@@ -49,14 +49,15 @@ def configure_logging(settings: LogSettings, stream: TextIO | None = None) -> No
             processors=[
                 *shared,
                 structlog.processors.format_exc_info,
+                _in_order,
                 structlog.processors.JSONRenderer(serializer=_encoded),
             ],
             wrapper_class=filtering,
             logger_factory=structlog.BytesLoggerFactory(cast("BinaryIO", _MayBeLost(stream.buffer))),
             cache_logger_on_first_use=True,
         )
-        renderer = structlog.processors.JSONRenderer()
-    _send_library_logs_the_same_way(shared, renderer, stream)
+        ending = [_in_order, structlog.processors.JSONRenderer()]
+    _send_library_logs_the_same_way(shared, ending, stream)
 
 
 class _MayBeLost:
@@ -99,6 +100,11 @@ def _named(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[s
     return {"request_id": request_id, **event}
 
 
+def _in_order(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The line with when, how bad and what before everything else."""
+    return {"timestamp": event.pop("timestamp"), "level": event.pop("level"), "event": event.pop("event"), **event}
+
+
 def _request_in_words(arrow: str, _: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """`request_done` as one sentence, with what an operator has to attend to behind it; JSON has every field."""
     if event["event"] != "request_done":
@@ -138,11 +144,11 @@ def _encoded(line: Any, **_: Any) -> bytes:
         return json.dumps(line, default=str).encode()
 
 
-def _send_library_logs_the_same_way(shared: list[Any], renderer: Any, stream: TextIO) -> None:
+def _send_library_logs_the_same_way(shared: list[Any], ending: list[Any], stream: TextIO) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
             foreign_pre_chain=[*shared, structlog.processors.format_exc_info],
         )
     )

@@ -189,7 +189,7 @@ class RequestRecord(_Progress):
     too_long: bool = False
     """True if the upstream refused it as too long, at any send."""
     prompt_tokens: int | None = None
-    """The upstream's count; left out, like the next two, if it reported none."""
+    """The upstream's count; left out, like each of the next two, if it reported none."""
     cached_tokens: int | None = None
     """The part of the prompt that was in the upstream's prompt cache."""
     reply_tokens: int | None = None
@@ -255,6 +255,12 @@ class RequestRecord(_Progress):
         vars(found).update(fields)
         return found
 
+    def in_order(self) -> dict[str, Any]:
+        """What is set, by the names of the fields, in the order in which they are described."""
+        found = vars(self)
+        names = sorted(found, key=_PLACES.__getitem__)  # without a bytecode for each
+        return dict(zip(names, map(found.__getitem__, names), strict=True))
+
     def note_body(self, body_bytes: int) -> None:
         """The body of the request is complete."""
         self.body_bytes, self.received = body_bytes, time.perf_counter()
@@ -313,8 +319,9 @@ class RequestRecord(_Progress):
     def note_counts(self, counted: Counted | None) -> None:
         """What the upstream has counted for the prompt that was sent last, cached tokens included, if it says so."""
         if counted is not None and self.sent is not None:
-            self.prompt_tokens, self.cached_tokens = counted.prompt, counted.cached
-            self.reply_tokens = counted.reply
+            self.prompt_tokens, self.reply_tokens = counted.prompt, counted.reply
+            if counted.cached is not None:
+                self.cached_tokens = counted.cached
 
     def note_usage(self, usage: Mapping[str, int]) -> None:
         """A round of a response is over; the counts so far."""
@@ -408,6 +415,9 @@ class RequestRecord(_Progress):
             self.lookup_ms = _milliseconds(planned.lookup_seconds)
         if warning := warning_of(planned):
             self.warning, self.advice = warning, LARGER_WINDOW
+
+
+_PLACES: Final = {name: place for place, name in enumerate(RequestRecord.__dataclass_fields__)}
 
 
 def warning_of(planned: Planned) -> str:

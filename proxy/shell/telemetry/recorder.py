@@ -42,7 +42,13 @@ _RETRIED: Final = {
 }
 """Events of second sends for reasons other than length."""
 _MAX_REPORTED: Final = 1_024
-"""Models and limits whose line has been written; a model's name is foreign input."""
+"""Models, limits and conversations whose line has been written; a model's name is foreign input."""
+WARNING_SECONDS: Final = 900.0
+"""Between two lines of the same warning about the same model."""
+_CUTS: Final = frozenset(
+    (Reason.LONG_OLD_TEXT, Reason.OLD_RESULT, Reason.OLD_EXCHANGE, Reason.NEWEST_RESULT, Reason.NEWEST_TEXT)
+)
+"""What a history loses because it no longer fits."""
 MAX_EDIT_LINES: Final = 500
 """Most log lines of one plan."""
 MAX_ARTIFACTS: Final = 20
@@ -75,6 +81,10 @@ class Recorder:
             self._sinks.append(history.add)
         self._reported: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_REPORTED)
         """Limits of models that the log has."""
+        self._cut: BoundedMap[str, None] = BoundedMap(_MAX_REPORTED)
+        """Conversations whose first cut the log has."""
+        self._warned: BoundedMap[tuple[str, str], tuple[float, int]] = BoundedMap(_MAX_REPORTED)
+        """Event and model → when it was last written, and how often it came since."""
 
     def plan_made(self, record: RequestRecord) -> None:
         """Log what a plan changes: one line for the plan, one for each new excerpt, and at the level debug one for each
@@ -89,17 +99,31 @@ class Recorder:
             self._log.info("request_planned", request_id=record.request_id, **described_changes(planned))
             self._note_edits(record, planned)
             self._tell_new_edits(record, planned.new_edits)
+            self._tell_first_cut(record, planned)
         if planned.known_messages == 0:
             self._tell_fixed_size(record, planned)
         if warning := warning_of(planned):
-            self._log.warning(
-                warning,
-                request_id=record.request_id,
-                model=planned.request.model[:MAX_MODEL_CHARACTERS],
-                tokens=planned.tokens_after,
-                window_tokens=planned.inputs.profile.window_tokens,
-                advice=LARGER_WINDOW,
-            )
+            self._warn(record, warning, planned, tokens=planned.tokens_after, advice=LARGER_WINDOW)
+
+    def _tell_first_cut(self, record: RequestRecord, planned: Planned) -> None:
+        """Log that the history of a conversation no longer fits: once for each, as the next turns keep the cut."""
+        conversation = planned.last_sent.conversation
+        if _CUTS.isdisjoint(planned.reasons) or not conversation or conversation in self._cut:
+            return
+        self._cut.put(conversation, None)
+        self._log.info(
+            "conversation_cut",
+            request_id=record.request_id,
+            client=record.client,
+            key=record.key,
+            model=planned.request.model[:MAX_MODEL_CHARACTERS],
+            conversation=conversation,
+            turn=1 + sum(one.role == "assistant" for one in planned.plan.blocks),
+            tokens_before=planned.tokens_before,
+            tokens_after=planned.tokens_after,
+            room_tokens=planned.room_tokens,
+            edits={reason: count for reason, count in planned.reasons.items() if reason in _CUTS},
+        )
 
     def _tell_fixed_size(self, record: RequestRecord, planned: Planned) -> None:
         """Log a new conversation whose tools and system text leave too little room."""
@@ -111,23 +135,20 @@ class Recorder:
         system = budget.model_tokens(sum(one.tokens_after for one in texts))
         fixed = budget.model_tokens(fixed_tokens(planned.plan))
         if fixed > room and planned.wire.tools(planned.request):
-            self._log.warning(
-                "agent_too_large",
-                request_id=record.request_id,
-                client=record.client,
-                model=planned.request.model[:MAX_MODEL_CHARACTERS],
-                tokens=fixed,
-                window_tokens=planned.inputs.profile.window_tokens,
-                advice=FEWER_TOOLS,
-            )
+            self._warn(record, "agent_too_large", planned, tokens=fixed, advice=FEWER_TOOLS)
         elif system > room // 2:
-            self._log.warning(
-                "system_text_long",
-                request_id=record.request_id,
-                model=planned.request.model[:MAX_MODEL_CHARACTERS],
-                tokens=system,
-                room_tokens=room,
-            )
+            self._warn(record, "system_text_long", planned, tokens=system, room_tokens=room)
+
+    def _warn(self, record: RequestRecord, event: str, planned: Planned, **found: object) -> None:
+        """Log a warning about a model at once, and how often it came again every WARNING_SECONDS."""
+        model, now = planned.request.model[:MAX_MODEL_CHARACTERS], time.monotonic()
+        told, times = self._warned.get((event, model)) or (float("-inf"), 0)
+        is_due = now - told >= WARNING_SECONDS
+        self._warned.put((event, model), (now, 0) if is_due else (told, times + 1))
+        if is_due:
+            about = {"request_id": record.request_id, "client": record.client, "model": model, "times": times + 1}
+            window_tokens = planned.inputs.profile.window_tokens
+            self._log.warning(event, **about, **found, window_tokens=window_tokens)
 
     def _note_edits(self, record: RequestRecord, planned: Planned) -> None:
         """Keep what is sent in place of artifacts, as the content of a plan may be elsewhere when its request is
@@ -154,8 +175,8 @@ class Recorder:
             window_tokens=profile.window_tokens,
             window_from=profile.sources.get("window_tokens", ""),
             window_is=profile.certainty.value,
-            prompt_tokens=profile.input_tokens,
-            reply_tokens=profile.output_tokens,
+            input_limit=profile.input_tokens,
+            output_limit=profile.output_tokens,
             room_tokens=planned.room_tokens,
             reads=None if profile.modalities is None else sorted(profile.modalities),
             counted_by=planned.inputs.counted_by,
@@ -239,7 +260,7 @@ class Recorder:
             "cure": cure.kind.value,
             "learned": refused.limit_is_learnable,
             "goal_tokens": None if goal is None else planned.plan.budget.model_tokens(goal),
-            "reply_tokens": cure.reply_tokens,
+            "reply_limit": cure.reply_tokens,
             "refused": sorted(cure.refused),
             "tokens_after": planned.tokens_after,
         }
@@ -275,7 +296,7 @@ class Recorder:
 
     def _write_line(self, record: RequestRecord) -> None:
         log = self._log.warning if record.is_problem else self._log.info
-        log("request_done", **vars(record))
+        log("request_done", **record.in_order())
 
 
 def result_limits(planned: Planned) -> dict[str, Any]:
@@ -307,7 +328,7 @@ def described_changes(planned: Planned) -> dict[str, Any]:
         "messages_before": planned.message_count,
         "messages_dropped": counts.get(Reason.OLD_EXCHANGE.value, 0),
         "truncated": any(edit.artifact is not None for edit in plan.edits),
-        "reasons": counts,
+        "edits": counts,
         "changed": ranges(index for index, block in edited if block.tokens_after),
         "left_out": ranges(index for index, block in edited if not block.tokens_after),
         "artifacts": [*dict.fromkeys(name for _, block in edited for name in block.artifacts)][:MAX_ARTIFACTS],

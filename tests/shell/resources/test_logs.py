@@ -113,6 +113,7 @@ def test_a_line_names_the_request_of_its_task_or_its_own(line, name):
     logger().warning("request_done", **line)
     write_lines_for("")
     found = json.loads(written.getvalue())
+    assert [*found][:4] == ["timestamp", "level", "event", "request_id"]
     assert datetime.datetime.fromisoformat(found.pop("timestamp")).tzinfo
     assert found == {**line, "request_id": name, "event": "request_done", "level": "warning"}
 

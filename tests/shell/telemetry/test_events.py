@@ -13,7 +13,7 @@ from proxy.core.models import ModelProfile
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
-from proxy.shell.telemetry.recorder import MAX_RANGES, ranges
+from proxy.shell.telemetry.recorder import MAX_RANGES, WARNING_SECONDS, ranges
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
@@ -69,8 +69,39 @@ async def test_a_change_of_the_request_itself_is_in_the_summary_and_no_message_h
     assert "request_planned" not in [line["event"] for line in logged(await planned(conversation(1, 2)))]
     log = logged(await planned(conversation(1, 2), max_tokens=50_000))
     (summary,) = [line for line in log if line["event"] == "request_planned"]
-    assert (summary["reasons"], summary["changed"], summary["left_out"]) == ({"clamp_reply": 1}, "", "")
+    assert (summary["edits"], summary["changed"], summary["left_out"]) == ({"clamp_reply": 1}, "", "")
     assert "edit" not in [line["event"] for line in log]
+
+
+async def test_the_first_cut_of_a_conversation_is_one_line_that_says_whose_it_is_at_which_turn_and_what_it_lost():
+    recorder = Recorder(Metrics())
+    with capture_logs() as log:
+        for turns in (1, 12, 13):
+            record = recorder.begin(f"req-{turns}")
+            record.client = "crush"
+            record.note_plan(await planned(conversation(turns)))
+            recorder.plan_made(record)
+    (line,) = [line for line in log if line["event"] == "conversation_cut"]
+    assert (line["request_id"], line["client"], line["model"], line["turn"]) == ("req-12", "crush", "m", 13)
+    assert record.planned is not None
+    assert line["conversation"] == record.planned.last_sent.conversation
+    assert line["edits"]["old_exchange"] > 1
+    assert line["tokens_before"] > line["room_tokens"] >= line["tokens_after"]
+
+
+async def test_a_warning_that_repeats_for_a_model_comes_once_in_a_while_with_a_count(monkeypatch):
+    now = [1_000.0]
+    monkeypatch.setattr("proxy.shell.telemetry.recorder.time.monotonic", lambda: now[0])
+    recorder = Recorder(Metrics())
+    system = {"role": "system", "content": "word " * 5_000}
+    with capture_logs() as log:
+        for number in range(7):
+            now[0] += WARNING_SECONDS / 4
+            record = recorder.begin(f"req-{number}")
+            record.note_plan(await planned([system, {"role": "user", "content": f"{number}"}]))
+            recorder.plan_made(record)
+    told = [line for line in log if line["event"] == "system_text_long"]
+    assert [(line["request_id"], line["times"]) for line in told] == [("req-0", 1), ("req-4", 4)]
 
 
 async def test_the_lines_of_one_plan_are_bounded(monkeypatch):

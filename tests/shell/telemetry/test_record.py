@@ -76,7 +76,7 @@ async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder, 
     assert plan["tokens_after"] < plan["tokens_before"]
     assert plan["chars_after"] < plan["chars_before"]
     assert (plan["messages_before"], plan["messages_dropped"], plan["truncated"]) == (4, 0, True)
-    assert plan["reasons"] == done["edits"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
+    assert plan["edits"] == done["edits"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
     assert (truncated["tool"], truncated["original_chars"]) == ("bash", len(LONG))
     assert truncated["artifact"].startswith("tool_bash_")
     setting = truncated["limit"].partition("=")[0]
@@ -190,3 +190,12 @@ async def test_a_second_send_is_timed_from_its_own_departure_and_the_first_is_th
     assert (record.status, record.answered) == (0, None), "nothing has come yet"
     record.complete(1.0)
     assert record.first_byte_ms is None
+
+
+def test_a_record_is_written_in_the_order_in_which_its_fields_are_described():
+    record = RequestRecord("r", 0.0)
+    record.note_body(3)
+    record.model = "m"
+    names = [*record.in_order()]
+    assert names == [name for name in RequestRecord.__dataclass_fields__ if name in names]
+    assert names.index("model") < names.index("body_bytes"), "not in the order in which they were set"
