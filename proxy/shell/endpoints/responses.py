@@ -205,7 +205,7 @@ def request_id_of(headers: Headers) -> bytes:
 GATEWAYS: Final = re.compile(r"/v1/compress\Z|/v1/retrieve(?:/|\Z)")
 """The paths for gateways, whose errors have a shape of their own."""
 HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-SHAPE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+SHAPE: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)  # no start reads the sources
 
 
 def shaped(kind: type[Any]) -> type[Any]:
