@@ -19,9 +19,9 @@ const money = { format: (amount) => (amount >= 1 || amount === 0 ? dollars : cen
 
 const rows = new Map(); // key of a decision → {decision, item, button}
 const runningRows = new Map(); // request id → {item, button}
-const selected = { view: "requests", show: "all", q: "", conversation: "", model: "", client: "", status: "", upstream: "", since: "", direct: "" };
 const FILTERS = ["show", "q", "conversation", "model", "client", "status", "upstream", "since"];
-const CLEAR = { show: "all", q: "", conversation: "", model: "", client: "", status: "", upstream: "", since: "" };
+const CLEAR = { show: "all", q: "", conversation: "", model: "", client: "", status: "", upstream: "", since: "", direct: "" };
+const selected = { view: "requests", ...CLEAR };
 const AGENTS = ["claude", "codex", "opencode", "crush", "qwen", "aider", "goose", "copilot"];
 let period = ""; // hours; empty until somebody chooses: as the data asks
 let hoursShown = ""; // those of the figures
@@ -176,7 +176,6 @@ function rowOf(decision) {
     sizesOf(decision),
     speedOf(decision),
     element("span", `outcome ${grade}`, isObserved(decision) && grade === "good" ? "observed" : words));
-  button.type = "button";
   button.setAttribute("aria-expanded", "false");
   button.setAttribute("aria-controls", "detail");
   const key = keyOf(decision);
@@ -240,7 +239,6 @@ function showRunning(running) {
     let row = runningRows.get(request.request_id);
     if (row === undefined) {
       const button = element("button", "row");
-      button.type = "button";
       button.addEventListener("click", () => openById(request.request_id, button));
       row = { button, item: element("li", "", button) };
       runningRows.set(request.request_id, row);
@@ -447,9 +445,7 @@ function showModels(models) {
   const table = element("table", "", element("thead", "", head), element("tbody", "", ...models.map((found) => {
     const one = { ...found, ...found.sums };
     const paid = (name) => (one.usd ? money.format(one.usd[name]) : "–");
-    const name = element("button", "link", one.model);
-    name.type = "button";
-    name.addEventListener("click", () => narrow({ view: "requests", model: one.model, q: "" }));
+    const name = linkOf(one.model, () => narrow({ view: "requests", model: one.model, q: "" }));
     const values = [
       one.window_tokens === null ? "–" : `${whole.format(one.window_tokens)}${one.window_is_guessed ? " (a guess)" : ""}`,
       whole.format(one.requests), short.format(one.tokens_before), whole.format(one.fitted), short.format(one.tokens_saved),
@@ -463,50 +459,6 @@ function showModels(models) {
   })));
   place.replaceChildren(table, element("p", "dim note",
     "Money by the catalogue's list prices, for tokens that the upstream has counted. Saved: tokens that would have fitted into the window and were not sent."));
-}
-
-// Conversations -----------------------------------------------------------------------------------------------------
-
-function showConversations(conversations) {
-  byId("view-conversations").replaceChildren(...conversations.map((one) => {
-    const sized = one.turns.filter((turn) => turn.tokens_before !== null);
-    const latest = sized.at(-1);
-    const room = latest?.room_tokens ?? null;
-    const scale = Math.max(1, room ?? 0, ...sized.map((turn) => turn.tokens_before));
-    const spark = element("span", "spark");
-    spark.setAttribute("role", "img");
-    spark.setAttribute("aria-label", latest
-      ? `grew from ${whole.format(sized[0].tokens_before)} to ${whole.format(latest.tokens_before)} tokens; ${whole.format(latest.tokens_after)} are sent`
-      : "not read");
-    for (const turn of sized) {
-      const column = element("i", "column");
-      const kept = element("i", turn.troubled > 1 ? "failed" : "kept");
-      kept.style.height = `${(100 * turn.tokens_after) / scale}%`;
-      const cut = element("i", "cut");
-      cut.style.height = `${(100 * Math.max(0, turn.tokens_before - turn.tokens_after)) / scale}%`;
-      column.append(cut, kept);
-      spark.append(column);
-    }
-    if (room !== null) {
-      const line = element("span", "line");
-      line.style.bottom = `${(100 * room) / scale}%`;
-      spark.append(line);
-    }
-    const facts = [counted(one.requests, "request")];
-    if (one.changed) facts.push(`${whole.format(one.changed)} edited`);
-    if (one.troubled) facts.push(counted(one.troubled, "problem"));
-    const size = latest ? `${short.format(latest.tokens_before)} tokens${room ? `, ${percent.format(latest.tokens_after / room)} of the budget in use` : ""}` : "";
-    const button = element("button", "conversation",
-      element("span", "model", [one.client, one.tool].filter(Boolean).join(" · ") || one.model || "no model"),
-      element("span", "dim", `${atTime(one.began, !isToday(one.began))} – ${atTime(one.ended, !isToday(one.ended))}${one.client || one.tool ? ` · ${one.model}` : ""}`),
-      spark,
-      element("span", "", size),
-      element("span", "dim", facts.join(" · ")));
-    button.type = "button";
-    button.addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: one.conversation }));
-    return element("li", "", button);
-  }));
-  if (!conversations.length) byId("view-conversations").append(element("li", "nothing", "No conversation yet."));
 }
 
 // Asking ------------------------------------------------------------------------------------------------------------
@@ -679,10 +631,7 @@ function showOnly() {
   if (since) only.push(`since ${atTime(since, !isToday(since), 1)}`);
   if (conversation) only.push(`of conversation ${conversation}`);
   byId("only").hidden = !only.length;
-  const all = element("button", "link", "Show all");
-  all.type = "button";
-  all.addEventListener("click", () => narrow(CLEAR));
-  byId("only").replaceChildren(`Only requests ${only.join(", ")}. `, all);
+  byId("only").replaceChildren(`Only requests ${only.join(", ")}. `, linkOf("Show all", () => narrow(CLEAR)));
 }
 
 /** `#ID` names a request; `#?view=…&show=…&q=…&conversation=…&request=…` names everything. */
@@ -788,7 +737,6 @@ function detailOf(decision) {
   title.id = "detail-title";
   title.tabIndex = -1;
   const shut = element("button", "close", "Close");
-  shut.type = "button";
   shut.addEventListener("click", close);
   const parts = [element("div", "detail-head", title, shut)];
   if (isPlanned(decision)) parts.push(stripOfRequest(decision, true));
@@ -802,10 +750,7 @@ function detailOf(decision) {
   }
   parts.push(factsOf(decision));
   if (decision.conversation) {
-    const all = element("button", "link", "All requests of this conversation");
-    all.type = "button";
-    all.addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: decision.conversation }));
-    parts.push(element("p", "", all));
+    parts.push(element("p", "", linkOf("Its conversation", () => narrow({ ...CLEAR, view: "requests", conversation: decision.conversation }))));
   }
   parts.push(element("h3", "", "Messages"), element("div", "messages"));
   return parts;
@@ -942,87 +887,6 @@ function blockOf(block, scale, id) {
   return item;
 }
 
-/** What was taken out and what stands in its place, for those who may read it: the store asks for the key that it came
- * with. */
-function artifactOf(name, request) {
-  const link = element("a", "mono", name);
-  link.href = `artifacts/${encodeURIComponent(name)}`;
-  link.target = "_blank";
-  link.rel = "noopener noreferrer";
-  const content = element("div", "content");
-  const folded = element("details", "artifact", element("summary", "", "What was taken out, and what stands there now"), link, content);
-  folded.addEventListener("toggle", () => {
-    if (folded.open && !content.childElementCount) readBoth(name, request, content);
-  });
-  return folded;
-}
-
-async function readBoth(name, request, place) {
-  const [was, now] = [element("div", ""), element("div", "")];
-  const refused = await readLines(name, `1-${ARTIFACT_LINES}`, was);
-  if (refused === 401 || refused === 404) {
-    place.replaceChildren(was, keyForm(name, () => readBoth(name, request, place)));
-    return;
-  }
-  place.replaceChildren(element("div", "sides",
-    element("div", "", element("h4", "", "Taken out"), was), element("div", "", element("h4", "", "Sent in its place"), now)));
-  const { text, problem } = await askStore(name, `instead=${encodeURIComponent(request)}`);
-  now.replaceChildren(text ? contentOf(text) : element("p", "dim", problem || "Nothing."));
-}
-
-/** A text that scrolls, by keyboard too. */
-function contentOf(text) {
-  const content = element("pre", "", text);
-  content.tabIndex = 0;
-  return content;
-}
-
-/** A page of what was taken out; the status of a refusal. */
-async function readLines(name, lines, place) {
-  const { text, status, problem } = await askStore(name, `lines=${lines}`);
-  place.replaceChildren(problem ? element("p", "dim", problem) : contentOf(text));
-  if (problem) return status;
-  const [, next] = /lines=([\d:-]+)/.exec(text.split("\n", 1)[0]) ?? []; // the first line names the next page, if there is one
-  if (!next) return 0;
-  const more = element("button", "link", "Next page");
-  more.type = "button";
-  more.addEventListener("click", () => readLines(name, next, place));
-  place.append(more);
-  return 0;
-}
-
-async function askStore(name, query) {
-  try {
-    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?${query}`, { headers: agentKey ? [agentKey] : [], cache: "no-store" });
-    const text = await answer.text();
-    return answer.ok ? { text } : { status: answer.status, problem: JSON.parse(text).error.message };
-  } catch (error) {
-    return { problem: error instanceof TypeError ? "The proxy does not answer." : error.message };
-  }
-}
-
-/** Clients send the same key in different headers, and an artifact is for the key as it was sent. */
-async function chooseHeader(name, key) {
-  for (const header of [["authorization", `Bearer ${key}`], ["x-api-key", key], ["api-key", key]]) {
-    agentKey = header;
-    if ((await askStore(name, "stat")).text) return;
-  }
-}
-
-function keyForm(name, again) {
-  const field = element("input", "");
-  field.type = "password";
-  field.autocomplete = "off";
-  field.required = true;
-  const label = element("label", "", "API key of the request, to read it ", field);
-  const form = element("form", "key", label, element("button", "", "Read"));
-  form.addEventListener("submit", (event) => {
-    event.preventDefault();
-    chooseHeader(name, field.value).then(again);
-  });
-  return form;
-}
-
 // Keys and buttons ---------------------------------------------------------------------------------------------------
 
 byId("requests").addEventListener("keydown", (event) => {
@@ -1086,11 +950,7 @@ function copies(button, text) {
 }
 
 copies(byId("base-url"), new URL("v1", location.href.replace(/[#?].*$/, "").replace(/[^/]*$/, "")).href);
-byId("agents").replaceChildren(...AGENTS.map((name) => {
-  const button = copies(element("button", "copy"), `context-proxy run ${name}`);
-  button.type = "button";
-  return button;
-}));
+byId("agents").replaceChildren(...AGENTS.map((name) => copies(element("button", "copy"), `context-proxy run ${name}`)));
 byId("scale").replaceChildren(element("span", "time", "Ended"), element("span", "who", "Model, agent"),
   element("span", "strip", ...[["0", 0], ["budget", 1], ["2×", 2], ["4×", 4], ["8×", 8], ["16×", 16], ["32×", 32]].map(([words, share]) => {
     const tick = element("span", "", words);
@@ -1100,8 +960,7 @@ byId("scale").replaceChildren(element("span", "time", "Ended"), element("span", 
 document.addEventListener("DOMContentLoaded", () => { // the other script is there, too
   Object.assign(selected, readAddress());
   narrow({});
-  list();
-  askStory().catch(lost);
+  list().then(askStory).catch(lost); // with the list come the words for reasons
   follow();
   lookAround();
 });

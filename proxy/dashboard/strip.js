@@ -4,260 +4,442 @@
 
 const TURNS = 1000;
 const STAYS_MILLISECONDS = 60_000; // how long the page stays with a conversation while others are under way
+const LEAST_CUT = 0.01; // of the prompt budget: estimates move by less
 const MAX_READ_BYTES = 2 ** 21; // of an artifact that is shown as messages; a longer one is paged
-const MAX_FILES = 40; // artifacts that are read for the names of files
-const WIDEST_TURN = 56;
+const MAX_FILES = 12; // artifacts that are read for the names of files
+const MOST_MARKS = 200; // in one text
 
-const story = { of: null, blocks: [], turn: 0, runs: false, seen: 0, asked: 0, files: null };
+const story = { of: null, blocks: [], turn: 0, runs: false, seen: 0 };
+const sized = (one = story.of) => one.turns.filter((turn) => typeof turn.tokens_before === "number");
+const windowOf = (turn) => turn.window_tokens ?? budgetOf(turn);
+const lostBy = (turn) => (turn ? Math.max(0, turn.tokens_before - turn.tokens_after) : 0);
+/** Tokens that a turn has lost and the one before it had not. */
+const cutBy = (turns, place) => {
+  const more = lostBy(turns[place]) - lostBy(turns[place - 1]);
+  return more > LEAST_CUT * budgetOf(turns[place]) ? more : 0;
+};
 
 // The picture -------------------------------------------------------------------------------------------------------
 
-const inPicture = (name, given, ...children) => {
+function drawn(name, given, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(given)) made.setAttribute(key, typeof value === "number" ? value.toFixed(1) : value);
+  for (const [key, value] of Object.entries(given)) made.setAttribute(key, value);
   made.append(...children);
   return made;
-};
-
-const lostBy = (turn) => Math.max(0, turn.tokens_before - turn.tokens_after);
-/** A turn that has lost more than the one before it. */
-const isCut = (turn, before) => lostBy(turn) > (before ? lostBy(before) : 0);
-const isSized = (turn) => typeof turn.tokens_before === "number";
-
-function markOf(turn, before) {
-  if (turn.troubled > 1) return "failed";
-  return isCut(turn, before) ? "cut" : "kept";
 }
+const line = (name, d) => drawn("path", { class: name, d });
+const disc = (name, cx, cy, r) => drawn("circle", { class: name, cx, cy, r });
+const cross = (name, x, y, r) => line(name, `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`);
+const words = (text, x, y, name, anchor = "start") => drawn("text", { class: name, x, y, "text-anchor": anchor }, text);
 
-const cross = (x, y, size, name) => inPicture("path", { class: name, d: `M${x - size} ${y - size}L${x + size} ${y + size}M${x - size} ${y + size}L${x + size} ${y - size}` });
-
-/** The picture of some turns, `width` pixels wide; `direct`: the turn at which the same work ended without the proxy. */
-function pictureOf(turns, { width, height, direct = 0, runs = false }) {
+/** The picture of some turns; `direct`: the turn at which the same work ended without the proxy; `isBare`: no words. */
+function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = false }) {
   const isWide = width > 640;
-  const [left, right, top] = [isWide ? 156 : 44, isWide ? 16 : 6, height > 150 ? 44 : 24];
-  const count = Math.max(turns.length, direct);
-  const step = Math.min((width - left - right) / Math.max(1, count), WIDEST_TURN);
-  const most = Math.max(scaled(1.3), ...turns.map((turn) => scaled(turn.tokens_before / budgetOf(turn))));
+  const [left, right, top] = isBare ? [0, width, 2] : [isWide ? 156 : 44, width - (isWide ? 16 : 6), height > 150 ? 44 : 24];
+  const count = Math.max(turns.length, direct, 1);
+  const step = Math.min((right - left) / count, 56);
+  const shares = turns.map((turn) => turn.tokens_before / budgetOf(turn));
+  const most = scaled(Math.max(1.3, ...shares));
   const base = top + height;
   const y = (share) => base - (height * scaled(share)) / most;
   const middle = (place) => left + (place + 0.5) * step;
-  const wide = step > 6 ? step * 0.74 : step;
-  const [sent, seen, marks] = [[], [], []];
-  const rows = direct ? [base + 22, base + 46] : [base + 18];
-  const dots = rows.at(-1);
-  const dot = Math.max(1, Math.min(5, step * 0.3));
-  turns.forEach((turn, place) => {
-    const [x, high] = [left + place * step, y(turn.tokens_before / budgetOf(turn))];
-    sent.push(`${place ? "L" : "M"}${x.toFixed(1)} ${high.toFixed(1)}H${(x + step).toFixed(1)}`);
+  const [bar, dot] = [step > 6 ? step * 0.74 : step, Math.max(1, Math.min(5, step * 0.3))];
+  const [first, dots] = [base + 22, base + (direct ? 46 : 18)];
+  const sent = shares.map((share, place) => `${place ? "L" : "M"}${left + place * step} ${y(share)}h${step}`).join("");
+  const parts = [drawn("pattern", { id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+    drawn("rect", { class: "weft", width: 7, height: 7 }), drawn("rect", { class: "warp", width: 2.4, height: 7 }))];
+  if (turns.length) parts.push(line("unread", `${sent}V${base}H${left}Z`), line("sent-line", sent));
+  for (let many = isBare ? Infinity : 2; scaled(many) <= most && many <= MOST_BUDGETS; many *= 2) {
+    parts.push(line("grid", `M${left} ${y(many)}H${right}`), words(`${many} ×`, left - 8, y(many) + 4, "tick", "end"));
+  }
+  const marks = turns.map((turn, place) => {
     const low = y(turn.tokens_after / budgetOf(turn));
-    seen.push(inPicture("rect", { class: "saw", x: middle(place) - wide / 2, y: low, width: wide, height: Math.max(1, base - low), rx: Math.min(3, wide / 4) }));
-    const mark = markOf(turn, turns[place - 1]);
-    if (mark === "failed") marks.push(cross(middle(place), dots, dot, "x"));
-    else marks.push(inPicture("circle", { class: `dot ${mark}`, cx: middle(place), cy: dots, r: mark === "cut" && step > 8 ? dot + 1 : dot }));
-    if (mark === "cut") marks.push(inPicture("path", { class: "notch", d: `M${middle(place)} ${y(1)}V${low}` }));
+    parts.push(drawn("rect", { class: "saw", x: middle(place) - bar / 2, y: low, width: bar, height: Math.max(1, base - low), rx: Math.min(3, bar / 4) }));
+    if (turn.troubled > 1) return cross("x", middle(place), dots, dot);
+    if (!cutBy(turns, place)) return disc("dot", middle(place), dots, dot);
+    parts.push(line("notch", `M${middle(place)} ${y(1)}V${low}`));
+    return disc("dot cut", middle(place), dots, step > 8 ? dot + 1 : dot);
   });
-  const end = left + turns.length * step;
-  const line = y(1);
-  const latest = turns.at(-1);
-  const parts = [
-    inPicture("defs", {}, inPicture("pattern", { id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
-      inPicture("rect", { class: "weft", width: 7, height: 7 }), inPicture("rect", { class: "warp", width: 2.4, height: 7 }))),
-  ];
-  if (turns.length) {
-    parts.push(inPicture("path", { class: "unseen-tokens", d: `${sent.join("")}V${base}H${left}Z` }), ...seen,
-      inPicture("path", { class: "sent-line", d: sent.join("") }));
-  }
-  for (const many of [2, 4, 8, 16, 32]) {
-    if (scaled(many) > most) break;
-    parts.push(inPicture("path", { class: "grid", d: `M${left} ${y(many)}H${width - right}` }),
-      inPicture("text", { class: "tick", x: left - 8, y: y(many) + 4, "text-anchor": "end" }, `${many} ×`));
-  }
-  const write = (words, x, where, name, anchor = "start") => parts.push(inPicture("text", { class: name, x, y: where, "text-anchor": anchor }, words));
-  parts.push(inPicture("path", { class: "window", d: `M${left} ${line}H${width - right}` }), ...marks);
-  write(isWide ? "the model's window" : "1 ×", left - 8, line + 4, "row-name window-name", "end");
-  if (latest && isWide) {
-    write("the agent sent", 0, (line + top) / 2 + 4, "row-name");
-    write("the model saw", 0, (line + base) / 2 + 4, "row-name saw-name");
-    write(direct ? "through the proxy" : "turns", 0, dots + 4, "row-name");
-    if (turns.some((turn, place) => markOf(turn, turns[place - 1]) === "cut")) {
-      parts.push(inPicture("circle", { class: "dot cut", cx: 5, cy: dots + 18, r: 5 }));
-      write("something was cut", 15, dots + 22, "tick");
-    }
+  parts.push(line("window", `M${left} ${y(1)}H${right}`));
+  if (isBare) return drawn("svg", { class: "picture", viewBox: `0 0 ${width} ${base}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...parts);
+  parts.push(...marks, words(isWide ? "the model's window" : "1 ×", left - 8, y(1) + 4, "name strong", "end"));
+  if (isWide && turns.length) {
+    parts.push(words("the agent sent", 0, (y(1) + top) / 2 + 4, "name"), words("the model saw", 0, (y(1) + base) / 2 + 4, "name saw"),
+      words(direct ? "through the proxy" : "turns", 0, dots + 4, "name"));
+    if (parts.some((part) => part.matches(".notch"))) parts.push(disc("dot cut key", 5, dots + 18, 5), words("something was cut", 15, dots + 22, "tick"));
   }
   if (direct) {
-    const at = turns[direct - 1];
-    const [x, high] = [middle(direct - 1), at ? y(at.tokens_before / budgetOf(at)) : line];
-    parts.push(inPicture("path", { class: "leader", d: `M${x} ${top - 6}V${high - 9}` }), cross(x, high - 1, 6, "x big"));
-    write(isWide ? `directly: refused at turn ${direct}` : `directly: turn ${direct}`, x + 8, top + 4, "words bad-words");
-    for (let place = 0; place < direct - 1; place += 1) parts.push(inPicture("circle", { class: "dot gone-dot", cx: middle(place), cy: rows[0], r: dot }));
-    parts.push(cross(x, rows[0], dot, "x"));
-    if (isWide) write("directly", 0, rows[0] + 4, "row-name");
+    const [x, high] = [middle(direct - 1), y(shares[direct - 1] ?? 1)];
+    parts.push(line("leader", `M${x} ${top - 6}V${high - 9}`), cross("x big", x, high - 1, 6), cross("x", x, first, dot),
+      words(`directly: ${isWide ? "refused at " : ""}turn ${direct}`, x + 8, top + 4, "name bad-end"));
+    for (let place = 0; place < direct - 1; place += 1) parts.push(disc("dot past", middle(place), first, dot));
+    if (isWide) parts.push(words("directly", 0, first + 4, "name"));
   }
+  const latest = turns.at(-1);
   if (latest) {
-    parts.push(inPicture("circle", { class: runs ? "now runs" : "now", cx: middle(turns.length - 1), cy: dots, r: dot + 4 }));
-    if (height > 150 && latest.tokens_before > budgetOf(latest)) {
-      const over = isWide ? `, ${times(latest.tokens_before / (latest.window_tokens ?? budgetOf(latest)))} times the window` : "";
-      const words = latest.troubled > 1 ? `failed at turn ${turns.length}${over}` : `${direct && isWide ? "through the proxy: " : ""}answered at turn ${turns.length}${over}`;
-      write(words, Math.max(end, left + (isWide ? 300 : 130)), y(latest.tokens_before / budgetOf(latest)) - 9, latest.troubled > 1 ? "words bad-words" : "words good-words", "end");
+    parts.push(disc(runs ? "now runs" : "now", middle(turns.length - 1), dots, dot + 4));
+    if (height > 150 && shares.at(-1) > 1) {
+      const how = latest.troubled > 1 ? ["failed", "bad-end"] : ["answered", "good-end"];
+      const over = isWide ? `, ${times(latest.tokens_before / windowOf(latest))} times the window` : "";
+      parts.push(words(`${direct && isWide ? "through the proxy: " : ""}${how[0]} at turn ${turns.length}${over}`,
+        Math.max(left + turns.length * step, left + (isWide ? 300 : 130)), y(shares.at(-1)) - 9, `name ${how[1]}`, "end"));
     }
   }
   const every = [1, 5, 10, 25, 50, 100, 250].find((one) => one * step >= 34) ?? 500;
-  for (let turn = every === 1 ? 1 : every; turn <= count; turn += every) write(turn, middle(turn - 1), dots + 22, "tick", "middle");
+  for (let turn = every; turn <= count; turn += every) parts.push(words(turn, middle(turn - 1), dots + 22, "tick", "middle"));
   const tall = dots + 30;
-  return { picture: inPicture("svg", { class: "picture", width, height: tall, viewBox: `0 0 ${width} ${tall}`, "aria-hidden": "true" }, ...parts), left, step, tall, top, count: turns.length };
+  return { picture: drawn("svg", { class: "picture", width, height: tall, "aria-hidden": "true" }, ...parts), left, step, tall, top, count };
 }
 
 // The card ----------------------------------------------------------------------------------------------------------
 
 const several = (names) => (names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`);
+const fewOf = (names, most = 4) => several(names.length > most ? [...names.slice(0, most - 1), `${names.length - most + 1} more`] : names);
 const times = (share) => (share >= 9.95 ? Math.round(share) : Number(share.toFixed(1)));
+const titleOf = (one) => one.session || [one.client, one.tool].filter(Boolean).join(" · ") || one.model || "A conversation";
 
-/** What the latest turn says is gone: results by their tools, other messages, and whether all can be read. */
-function lossOf(blocks) {
-  const gone = blocks.filter((block) => block.reasons.length && !block.tokens_after);
-  const cut = blocks.filter((block) => block.tool && block.tokens_after && block.tokens_after < block.tokens_before && block.artifacts.length);
+/** What is gone by the latest turn: results by their tools, and whether all can be read. */
+function lossInWords() {
+  const changed = story.blocks.filter((block) => block.tokens_after < block.tokens_before);
+  const gone = changed.filter((block) => block.tool && !block.tokens_after).length;
+  const cut = changed.filter((block) => block.tool && block.tokens_after).length;
+  if (!gone && !cut) return ["nothing", changed.length ? `${counted(changed.length, "message")} of no tool` : "every message was sent"];
   const tools = new Map();
-  for (const { tool } of [...gone, ...cut]) if (tool) tools.set(tool, (tools.get(tool) ?? 0) + 1);
+  for (const { tool } of changed) if (tool) tools.set(tool, (tools.get(tool) ?? 0) + 1);
   const names = [...tools].sort((one, other) => other[1] - one[1]).map(([name]) => name);
-  return { results: gone.filter((block) => block.tool).length, cut: cut.length, names, unkept: gone.filter((block) => !block.artifacts.length).length };
-}
-
-function lossInWords({ results, cut, names, unkept }, files) {
-  if (!results && !cut) return ["nothing", "every message was sent"];
-  const of = names.length ? `of ${several(names.length > 4 ? [...names.slice(0, 3), "others"] : names)}` : "";
-  const parts = results ? [of, ...(cut ? [`${whole.format(cut)} shortened`] : [])] : [`shortened, ${of}`];
-  if (files?.length) parts.push(`(${several(files.length > 4 ? [...files.slice(0, 4), `${files.length - 4} more`] : files)})`);
-  return [counted(results || cut, "result"), `${parts.filter(Boolean).join(", ")}; ${unkept ? `${whole.format(unkept)} not kept` : "all readable"}`];
+  const unkept = changed.filter((block) => !block.tokens_after && !block.artifacts.length).length;
+  const files = story.files?.length ? ` (${fewOf(story.files)})` : "";
+  return [counted(gone || cut, "result"), `${gone ? "" : "shortened, "}of ${fewOf(names)}${files}${gone && cut ? `, ${whole.format(cut)} shortened` : ""}; `
+    + (unkept ? `${whole.format(unkept)} not kept` : "all readable")];
 }
 
 function turnInWords(turns, place) {
-  const [turn, before] = [turns[place], turns[place - 1]];
-  const words = `Turn ${place + 1}: ${counted(turn.tokens_before, "token")} from the agent, ${whole.format(turn.tokens_after)} for the model`;
-  const cut = isCut(turn, before) ? `; ${whole.format(lostBy(turn) - (before ? lostBy(before) : 0))} more are cut` : "";
-  return `${words}${cut}${turn.troubled > 1 ? "; it failed" : turn.troubled ? "; sent twice" : ""}.`;
+  const turn = turns[place];
+  if (!turn) return "No turn could be read yet.";
+  const cut = cutBy(turns, place);
+  return `Turn ${place + 1}: ${counted(turn.tokens_before, "token")} from the agent, ${whole.format(turn.tokens_after)} for the model`
+    + `${cut ? `; ${whole.format(cut)} more are cut` : ""}${["", "; sent twice", "; it failed"][turn.troubled]}.`;
 }
-
-const titleOf = (one) => one.session || [one.client, one.tool].filter(Boolean).join(" · ") || one.model || "A conversation";
 
 function showStory() {
-  const place = byId("story");
   const { of: one } = story;
-  const isLarge = selected.conversation !== "" && selected.view === "requests";
+  const isListed = selected.view === "requests";
+  const isLarge = isListed && selected.conversation !== "";
   document.body.classList.toggle("one-conversation", isLarge);
-  place.hidden = !one || selected.view !== "requests";
-  if (place.hidden) return;
-  const turns = one.turns.filter(isSized);
+  byId("story").hidden = !one || !isListed;
+  if (byId("story").hidden) return;
+  const turns = sized();
   const latest = turns.at(-1);
   byId("story-title").textContent = titleOf(one);
-  const folder = story.folder ? `in ${story.folder}` : "";
-  byId("story-who").textContent = [one.session && one.client, folder, one.model, `began ${atTime(one.began, !isToday(one.began))}`,
-    counted(one.requests, "turn"), story.runs ? "a turn is under way" : ""].filter(Boolean).join(" · ");
+  byId("story-who").textContent = [one.session && one.client, story.folder && `in ${story.folder}`, one.model,
+    `began ${atTime(one.began, !isToday(one.began))}`, counted(one.requests, "turn"), story.runs && "a turn is under way"].filter(Boolean).join(" · ");
   byId("story-open").textContent = isLarge ? "All requests" : "Open";
-  byId("story-open").setAttribute("aria-label", isLarge ? "All requests" : `Open the conversation ${titleOf(one)}`);
-  const facts = [];
-  if (latest) {
-    const size = latest.window_tokens ?? budgetOf(latest);
-    const over = latest.tokens_before / size;
-    facts.push(["Sent by the agent", `${short.format(latest.tokens_before)} tokens`, over > 1 ? `${times(over)} times the window of ${whole.format(size)}` : `${percent.format(over)} of the window`],
-      ["Seen by the model", `${short.format(latest.tokens_after)} tokens`, `${percent.format(latest.tokens_after / budgetOf(latest))} of its prompt budget`],
-      ["Lost so far", ...lossInWords(lossOf(story.blocks), story.files)],
-      ["Saved", one.fitted ? counted(one.fitted, "request") : "nothing yet", one.fitted ? `too long for the window, yet answered; ${short.format(one.tokens_saved)} tokens saved` : "no request was too long"]);
-  }
+  const facts = latest ? [
+    ["Sent by the agent", `${short.format(latest.tokens_before)} tokens`, latest.tokens_before > windowOf(latest)
+      ? `${times(latest.tokens_before / windowOf(latest))} times the window of ${whole.format(windowOf(latest))}` : `${percent.format(latest.tokens_before / windowOf(latest))} of the window`],
+    ["Seen by the model", `${short.format(latest.tokens_after)} tokens`, `${percent.format(latest.tokens_after / budgetOf(latest))} of its prompt budget`],
+    ["Lost so far", ...lossInWords()],
+    ["Saved", one.fitted ? counted(one.fitted, "request") : "nothing yet", one.fitted
+      ? `too long for the window, yet answered; ${short.format(one.tokens_saved)} tokens saved` : "no request was too long"]] : [];
   byId("story-facts").replaceChildren(...facts.map(([name, value, more]) =>
     element("div", "", element("dt", "", name), element("dd", "", value), element("dd", "more", more))));
-  drawStory(turns, isLarge);
+  const range = byId("turn-range");
+  story.drawn = pictureOf(turns, { width: Math.max(280, byId("strip").clientWidth), height: isLarge ? 236 : 92,
+    direct: isLarge ? Number(selected.direct) : 0, runs: story.runs });
+  const { picture, left, step, tall, count } = story.drawn;
+  byId("strip").replaceChildren(picture, range);
+  range.hidden = !latest;
+  range.max = count;
+  Object.assign(range.style, { left: `${left}px`, width: `${step * count}px`, height: `${tall}px` });
+  range.style.setProperty("--step", `${step}px`);
+  pointAt(story.turn || turns.length);
+  range.value = story.turn || turns.length;
   byId("turn").hidden = !isLarge;
+  if (isLarge) showTurn();
 }
 
-function drawStory(turns, isLarge) {
-  const place = byId("strip");
-  const direct = isLarge ? Math.min(Number(selected.direct) || 0, TURNS) : 0;
-  const drawn = pictureOf(turns, { width: Math.max(280, place.clientWidth), height: isLarge ? 236 : 92, direct, runs: story.runs });
-  place.querySelector("svg")?.remove();
-  place.prepend(drawn.picture);
-  const range = byId("turn-range");
-  range.hidden = !turns.length;
-  range.max = Math.max(1, turns.length);
-  range.value = story.turn || turns.length;
-  range.style.left = `${drawn.left}px`;
-  range.style.width = `${drawn.step * Math.max(1, drawn.count)}px`;
-  range.style.height = `${drawn.tall}px`;
-  range.style.setProperty("--step", `${drawn.step}px`);
-  story.drawn = drawn;
-  pointAt(story.turn || turns.length);
+function showConversations(conversations) {
+  byId("view-conversations").replaceChildren(...conversations.map((one) => {
+    const turns = sized(one);
+    const latest = turns.at(-1);
+    const spark = element("span", "spark", pictureOf(turns, { width: 400, height: 42, isBare: true }));
+    spark.setAttribute("role", "img");
+    spark.setAttribute("aria-label", latest
+      ? `grew from ${whole.format(turns[0].tokens_before)} to ${whole.format(latest.tokens_before)} tokens; ${whole.format(latest.tokens_after)} are sent` : "not read");
+    const facts = [counted(one.requests, "request"), one.changed && `${whole.format(one.changed)} edited`, one.troubled && counted(one.troubled, "problem")];
+    const button = element("button", "conversation", element("span", "model", titleOf(one)),
+      element("span", "dim", `${atTime(one.began, !isToday(one.began))} – ${atTime(one.ended, !isToday(one.ended))} · ${[one.session && one.client, one.model].filter(Boolean).join(" · ")}`),
+      spark,
+      element("span", "", latest ? `${short.format(latest.tokens_before)} tokens, ${percent.format(latest.tokens_after / budgetOf(latest))} of the budget in use` : ""),
+      element("span", "dim", facts.filter(Boolean).join(" · ")));
+    button.addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: one.conversation }));
+    return element("li", "", button);
+  }));
+  if (!conversations.length) byId("view-conversations").append(element("li", "nothing", "No conversation yet."));
 }
 
 /** Say what a turn did, and mark it in the picture. */
 function pointAt(number) {
-  const turns = story.of.turns.filter(isSized);
-  const words = turns[number - 1] ? turnInWords(turns, number - 1) : "No turn could be read yet.";
-  byId("turn-words").textContent = words;
-  byId("turn-range").setAttribute("aria-valuetext", words);
+  const said = turnInWords(sized(), number - 1);
+  byId("turn-words").textContent = said;
+  byId("turn-range").setAttribute("aria-valuetext", said);
   const { picture, left, step, tall, top } = story.drawn;
   picture.querySelector(".pointed")?.remove();
-  if (turns[number - 1]) picture.append(inPicture("rect", { class: "pointed", x: left + (number - 1) * step, y: top - 8, width: step, height: tall - top - 12, rx: 3 }));
+  if (number) picture.append(drawn("rect", { class: "pointed", x: left + (number - 1) * step, y: top - 8, width: step, height: tall - top - 12 }));
 }
 
-// Asking ------------------------------------------------------------------------------------------------------------
+/** A button that looks like a link. */
+function linkOf(text, act) {
+  const button = element("button", "link", text);
+  button.addEventListener("click", () => act(button));
+  return button;
+}
+
+// Reading what was cut ----------------------------------------------------------------------------------------------
+
+/** The text of a message, or of a part of one, of any API; a call as its tool and arguments. */
+function textOf(value) {
+  if (typeof value === "string") return value;
+  if (Array.isArray(value)) return value.map(textOf).filter(Boolean).join("\n");
+  if (!value) return "";
+  const call = value.function ?? value;
+  const given = call.arguments ?? call.input;
+  const called = call.name && given !== undefined ? `${call.name} ${typeof given === "string" ? given : JSON.stringify(given)}` : "";
+  return [textOf(value.text ?? value.thinking ?? value.content ?? value.output ?? value.summary), called, textOf(value.tool_calls)].filter(Boolean).join("\n");
+}
+
+/** The messages of an artifact, each with its place and text; none if it holds none, or is too large to be read whole. */
+async function messagesOf(name) {
+  if (!name.startsWith("tool_messages_")) return [];
+  try {
+    if (JSON.parse((await askStore(name, "stat")).text).bytes > MAX_READ_BYTES) return [];
+    const { places, messages } = JSON.parse((await askStore(name, "")).text);
+    return messages.map((message, place) => ({ place: places[place], text: textOf(message) || JSON.stringify(message) }));
+  } catch {
+    return []; // not readable, which is said elsewhere, or of an earlier version
+  }
+}
+
+/** What was taken out and what stands in its place, for those who may read it: the store asks for the key that it came
+ * with. */
+function artifactOf(name, request, isOpen = false) {
+  const link = element("a", "mono", name);
+  Object.assign(link, { href: `artifacts/${encodeURIComponent(name)}`, target: "_blank", rel: "noopener noreferrer" });
+  const copy = linkOf("Copy path", async () => { copy.textContent = await copyPath(name); });
+  const content = element("div", "content");
+  const folded = element("details", "artifact", element("summary", "", "What was taken out, and what stands there now"), link, " ", copy, content);
+  folded.addEventListener("toggle", () => {
+    if (folded.open && !content.childElementCount) readBoth(name, request, content);
+  });
+  folded.open = isOpen;
+  return folded;
+}
+
+/** On the machine of the proxy, or in its bucket; what to say of it. */
+async function copyPath(name) {
+  try {
+    const path = `${(await ask("-/status")).artifacts}/${name}`;
+    return navigator.clipboard ? await navigator.clipboard.writeText(path).then(() => "Copied") : path; // browsers keep it from pages without TLS
+  } catch (error) {
+    return error.message;
+  }
+}
+
+async function readBoth(name, request, place) {
+  const [was, now] = [element("div", ""), element("div", "")];
+  const refused = await readLines(name, `1-${ARTIFACT_LINES}`, was);
+  if (refused === 401 || refused === 404) {
+    place.replaceChildren(was, keyForm(name, () => (byId("turn").contains(place) ? showTurn() : readBoth(name, request, place))));
+    return;
+  }
+  place.replaceChildren(element("div", "sides",
+    element("div", "", element("h4", "", "Taken out"), was), element("div", "", element("h4", "", "Sent in its place"), now)));
+  const messages = await messagesOf(name);
+  if (messages.length) was.replaceChildren(...messages.map(({ place: at, text }) => element("div", "message", element("p", "by", at), contentOf(text))));
+  const { text, problem } = await askStore(name, `instead=${encodeURIComponent(request)}`);
+  const content = text ? contentOf(text) : element("p", "dim", problem || "Nothing.");
+  now.replaceChildren(content);
+  find();
+  if (text) content.scrollTop = (content.scrollHeight * text.indexOf("[context-proxy")) / text.length - 20; // a note may stand behind a result
+}
+
+/** A text that scrolls, by keyboard too. */
+function contentOf(text) {
+  const content = element("pre", "", text);
+  content.tabIndex = 0;
+  return content;
+}
+
+/** A page of what was taken out; the status of a refusal. */
+async function readLines(name, lines, place) {
+  const { text, status, problem } = await askStore(name, `lines=${lines}`);
+  place.replaceChildren(problem ? element("p", "dim", problem) : contentOf(text));
+  if (problem) return status;
+  const [, next] = /lines=([\d:-]+)/.exec(text.split("\n", 1)[0]) ?? []; // the first line names the next page, if there is one
+  if (!next) return 0;
+  place.append(linkOf("Next page", () => readLines(name, next, place)));
+  return 0;
+}
+
+async function askStore(name, query) {
+  try {
+    const answer = await fetch(`artifacts/${encodeURIComponent(name)}?${query}`, { headers: agentKey ? [agentKey] : [], cache: "no-store" });
+    const text = await answer.text();
+    return answer.ok ? { text } : { status: answer.status, problem: JSON.parse(text).error.message };
+  } catch (error) {
+    return { problem: error instanceof TypeError ? "The proxy does not answer." : error.message };
+  }
+}
+
+/** Clients send the same key in different headers, and an artifact is for the key as it was sent. */
+async function chooseHeader(name, key) {
+  for (const header of [["authorization", `Bearer ${key}`], ["x-api-key", key], ["api-key", key]]) {
+    agentKey = header;
+    if ((await askStore(name, "stat")).text) return;
+  }
+}
+
+function keyForm(name, again) {
+  const field = element("input", "");
+  Object.assign(field, { type: "password", autocomplete: "off", required: true });
+  const form = element("form", "key", element("label", "", "API key of the request, to read it ", field), element("button", "", "Read"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    chooseHeader(name, field.value).then(again);
+  });
+  return form;
+}
+
+// A turn ------------------------------------------------------------------------------------------------------------
+
+/** What one turn has cut that the one before it had not. */
+async function showTurn() {
+  const [turns, place] = [sized(), byId("turn")];
+  const number = story.turn || turns.findLastIndex((_, at) => cutBy(turns, at)) + 1;
+  const turn = turns[number - 1];
+  const shown = `${turn?.request_id} ${agentKey}`;
+  if (place.dataset.shown === shown) return;
+  place.dataset.shown = shown;
+  if (!turn) return void place.replaceChildren(element("p", "dim", "No turn has cut anything yet."));
+  try {
+    const [now, earlier] = await Promise.all([turn, turns[number - 2]].map((one) => (one?.changed ? askOne(one.request_id) : { blocks: [] })));
+    if (place.dataset.shown !== shown) return;
+    const known = new Map(earlier.blocks.map((block) => [block.message, block.tokens_after]));
+    const cut = now.blocks.filter((block) => block.tokens_after < (known.get(block.message) ?? block.tokens_before));
+    const seek = element("input", "");
+    Object.assign(seek, { type: "search", placeholder: "Find in what was cut", maxLength: 200, ariaLabel: "Find in what was cut" });
+    seek.addEventListener("input", find);
+    const all = linkOf("The whole request", (button) => openById(turn.request_id, button));
+    const title = element("h3", "", `Turn ${number} cut ${cut.length ? counted(cut.length, "message") : "nothing more"}`);
+    place.replaceChildren(element("div", "turn-head", title, cut.length && agentKey ? seek : null, all),
+      ...[...runsOf(cut)].map((run) => cutInWords(run, turn.request_id)));
+    askFiles();
+  } catch (error) {
+    place.replaceChildren(element("p", "problem", error.message));
+  }
+}
+
+function cutInWords(run, request) {
+  const [before, after] = ["tokens_before", "tokens_after"].map((name) => run.reduce((sum, block) => sum + block[name], 0));
+  const [first, last] = [run[0].message, run.at(-1).message];
+  const names = [...new Set(run.flatMap((block) => block.artifacts))];
+  return element("div", "cutting", element("b", "", `${first === last ? `Message ${first}` : `Messages ${first}–${last}`}, `
+    + (after ? `${whole.format(before)} → ${counted(after, "token")}` : `${counted(before, "token")} left out`)),
+  " ", element("span", "dim", several([...new Set(run.map((block) => block.tool).filter(Boolean))])), " ",
+  ...run[0].reasons.map((reason) => element("span", "chip", reasonInWords(reason, run.length))),
+  ...names.map((name) => artifactOf(name, request, agentKey !== null)));
+}
+
+/** Show the messages in which the words of the search stand, and mark these. */
+function find() {
+  const sought = byId("turn").querySelector("[type=search]")?.value.toLowerCase() ?? "";
+  for (const content of byId("turn").querySelectorAll("pre")) {
+    const text = content.textContent;
+    const [low, parts] = [text.toLowerCase(), []];
+    let from = 0;
+    for (let at; sought && parts.length < 2 * MOST_MARKS && (at = low.indexOf(sought, from)) >= 0; from = at + sought.length) {
+      parts.push(text.slice(from, at), element("mark", "", text.slice(at, at + sought.length)));
+    }
+    content.replaceChildren(...parts, text.slice(from));
+    content.closest(".message")?.toggleAttribute("hidden", sought !== "" && !parts.length);
+  }
+}
+
+/** With the key: the names of files that are lost, and of the folder that they have in common. */
+async function askFiles() {
+  if (!agentKey || story.files) return;
+  story.files = [];
+  const paths = new Set();
+  for (const name of [...new Set(story.blocks.flatMap((block) => (block.tokens_after ? [] : block.artifacts)))].slice(-MAX_FILES)) {
+    for (const { text } of await messagesOf(name)) {
+      for (const [, path] of text.matchAll(/"(?:file_?path|path|file|filename|notebook_path)": ?"([^"\\]{1,400})"/gi)) {
+        if (!path.includes("/tool-output/")) paths.add(path); // that is a copy of ours
+      }
+    }
+  }
+  const folders = [...paths].filter((path) => path.startsWith("/")).map((path) => path.split("/").slice(0, -1));
+  const common = (folders[0] ?? []).filter((_, at) => folders.every((one) => `${one.slice(0, at + 1)}` === `${folders[0].slice(0, at + 1)}`));
+  story.files = [...new Set([...paths].map((path) => path.split("/").at(-1)))];
+  story.folder = common.at(-1);
+  showStory();
+}
+
+// Asking for a conversation -----------------------------------------------------------------------------------------
 
 /** Load the conversation that is chosen, or the latest one. */
 async function askStory() {
   const name = selected.conversation;
-  story.seen = 0;
-  const { conversations } = await ask(`conversations?${new URLSearchParams({ limit: 1, turns: TURNS, conversation: name })}`);
-  if (name !== selected.conversation) return;
-  const [found] = conversations;
+  const { conversations: [found = null] } = await ask(`conversations?${new URLSearchParams({ limit: 1, turns: TURNS, conversation: name })}`);
+  if (name !== selected.conversation) return undefined;
   if (found && !name && selected.direct) return narrow({ conversation: found.conversation });
-  if (!found || found.conversation !== story.of?.conversation) Object.assign(story, { blocks: [], turn: 0, files: null, folder: "" });
-  story.of = found ?? null;
-  if (found) story.seen = Date.now();
+  if (found?.conversation !== story.of?.conversation) Object.assign(story, { blocks: [], turn: 0, files: undefined, folder: undefined });
+  Object.assign(story, { of: found, seen: Date.now() });
   showStory();
   return askLoss();
 }
 
-/** What is lost, by the latest turn; asked again only when that is more than it was. */
+/** What is lost, by the latest turn. */
 async function askLoss() {
-  const latest = story.of?.turns.filter(isSized).at(-1);
+  const latest = story.of && sized().at(-1);
   if (!latest || story.asked === latest.request_id) return;
   story.asked = latest.request_id;
-  if (latest.changed) {
-    const { blocks } = await askOne(latest.request_id);
-    if (story.asked !== latest.request_id) return;
-    story.blocks = blocks;
-  } else story.blocks = [];
+  const blocks = latest.changed ? (await askOne(latest.request_id)).blocks : [];
+  if (story.asked !== latest.request_id) return;
+  story.blocks = blocks;
   showStory();
 }
 
 /** Requests that have ended or are under way, as they come with an event. */
 function storyTakes({ decisions, running }) {
   const one = story.of;
-  const mine = decisions.filter((each) => each.conversation && each.conversation === one?.conversation).reverse();
+  const isOf = (each) => each.conversation && each.conversation === one?.conversation;
+  const mine = decisions.filter(isOf).reverse();
   const isFree = selected.conversation === "" && Date.now() - story.seen > STAYS_MILLISECONDS;
-  if (!mine.length && decisions.some((each) => each.conversation && (!one || isFree))) return void askStory().catch(lost);
-  const runs = running.some((each) => each.conversation && each.conversation === one?.conversation);
-  if (!one || (!mine.length && runs === story.runs)) return undefined;
-  story.runs = runs;
-  if (runs || mine.length) story.seen = Date.now();
+  if (!mine.length && (!one || isFree) && decisions.some((each) => each.conversation)) return void askStory().catch(lost);
+  const runs = running.some(isOf);
+  if (!one || (!mine.length && runs === story.runs)) return;
+  Object.assign(story, { runs, seen: Date.now() });
   for (const each of mine) {
     if (one.turns.some((turn) => turn.request_id === each.request_id)) continue;
-    const troubled = each.outcome !== "answered" || each.warning ? 2 : Number(each.attempts > 1);
-    one.turns.push({ ...each, room_tokens: each.room_tokens ?? null, changed: Number(isChanged(each)), troubled });
+    one.turns.push({ ...each, changed: isChanged(each), troubled: each.outcome !== "answered" || each.warning ? 2 : Number(each.attempts > 1) });
     one.requests += 1;
     one.fitted += Number(each.fitted ?? 0);
     one.tokens_saved += each.tokens_saved ?? 0;
   }
   showStory();
-  return askLoss().catch(lost);
+  askLoss().catch(lost);
 }
 
-byId("story-open").addEventListener("click", () => narrow({ view: "requests", conversation: selected.conversation ? "" : story.of.conversation,
-  show: "all", q: "", model: "", client: "", status: "", direct: "" }));
+byId("story-open").addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: selected.conversation ? "" : story.of.conversation }));
 byId("turn-range").addEventListener("input", () => pointAt(Number(byId("turn-range").value)));
-byId("turn-range").addEventListener("pointermove", (event) => {
-  const { step, count } = story.drawn;
-  pointAt(Math.max(1, Math.min(count, Math.floor(event.offsetX / step) + 1)));
+byId("turn-range").addEventListener("change", () => {
+  story.turn = Number(byId("turn-range").value);
+  if (selected.conversation) showTurn();
+  else byId("story-open").click();
 });
+byId("turn-range").addEventListener("pointermove", ({ offsetX }) => pointAt(Math.max(1, Math.min(sized().length, Math.ceil(offsetX / story.drawn.step)))));
 byId("turn-range").addEventListener("pointerleave", () => pointAt(Number(byId("turn-range").value)));
 new ResizeObserver(() => {
-  if (story.of && !byId("story").hidden) showStory();
+  if (story.of && byId("strip").clientWidth !== story.width) showStory();
+  story.width = byId("strip").clientWidth;
 }).observe(byId("strip"));

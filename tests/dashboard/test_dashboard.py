@@ -196,9 +196,12 @@ def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page)
         f"document.querySelector('#detail .key input').value = '{KEY}',"
         "document.querySelector('#detail .key').requestSubmit()"
     )
-    page.until("document.querySelectorAll('#detail .artifact pre').length === 2")
-    was, now = page.value("[...document.querySelectorAll('#detail .artifact pre')].map(one => one.textContent)")
-    assert "turn-" in was
+    page.until("document.querySelector('#detail .artifact .sides > :last-child pre')")
+    page.until("document.querySelector('#detail .artifact .message')")
+    was = page.value("[...document.querySelectorAll('#detail .message')].map(one => one.innerText.split('\\n')[0])")
+    assert was[:2] == ["2 assistant", "3 bash"]
+    assert "turn-0 0: " in page.value("document.querySelectorAll('#detail .message pre')[1].textContent")
+    now = page.value("document.querySelector('#detail .artifact .sides > :last-child pre').textContent")
     assert re.match(r"Text: \[context-proxy: \d+ earlier messages", now)
     assert not page.value("document.querySelector('#detail .artifact .link')"), "all of it is on the first page"
     assert page.value("localStorage.length + sessionStorage.length") == 0
@@ -214,7 +217,7 @@ def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page):
     page.until(f"{one}.querySelectorAll('pre').length === 2")
     first = page.value(f"{one}.querySelector('pre').textContent")
     assert "turn-8 0: " in first
-    page.value(f"{one}.querySelector('.link').click()")
+    page.value(f"{one}.querySelector('.content .link').click()")
     page.until(f"!{one}.querySelector('pre').textContent.includes('turn-8 0: ')")
     numbers = [
         [int(found) for found in re.findall(r"turn-8 (\d+):", text)]
@@ -505,7 +508,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page):
     page.until("document.querySelectorAll('.conversation').length === 1")  # in the others, no user has said anything
     grown = "document.querySelector('.conversation')"
     assert "12 requests" in page.value(f"{grown}.innerText")
-    assert page.value(f"{grown}.querySelectorAll('.spark .column').length") == 12
+    assert page.value(f"{grown}.querySelectorAll('rect.saw').length") == 12
     label = page.value(f"{grown}.querySelector('[role=img]').ariaLabel")
     assert re.match(r"grew from [\d,]+ to [\d,]+ tokens; [\d,]+ are sent", label)
     page.value(f"{grown}.click()")
@@ -624,13 +627,8 @@ def test_the_page_may_load_nothing_but_its_own_files(stage):
 
 
 def test_the_page_is_small_and_has_words_for_every_reason(stage):
-    assert (
-        sum(
-            (FOLDER / name).stat().st_size
-            for name in ("index.html", "dashboard.css", "dashboard.js", "strip.css", "strip.js")
-        )
-        <= 100_000
-    )
+    files = ("index.html", "dashboard.css", "dashboard.js", "strip.css", "strip.js")
+    assert sum((FOLDER / name).stat().st_size for name in files) <= 100 * 1024
     reported = httpx.get(f"{root(stage)}/decisions", trust_env=False, timeout=PATIENCE_SECONDS).json()["reasons"]
     assert reported == {reason.value: [reason.one, reason.several] for reason in Reason}
     assert reported["old_exchange"] == ["1 old message left out", "# old messages left out"]

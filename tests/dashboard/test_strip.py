@@ -1,12 +1,14 @@
 """The conversation as a strip, in a real browser: the picture, what is lost, what a turn has cut."""
 
+import json
 import re
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.browser import CHROMIUM, browser
-from support.journey import call, long_text, result, world
+from support.journey import KEY, call, long_text, result, world
 from support.upstream import model_server
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's: chromium)")
@@ -78,16 +80,17 @@ def test_the_page_begins_with_the_latest_conversation_what_it_lost_and_what_it_s
 
 def test_each_turn_has_a_dot_and_a_cut_is_a_mark(page):
     turns = page.value("story.of.turns.map(turn => turn.tokens_before - turn.tokens_after)")
-    cuts = sum(lost > before for before, lost in zip([0, *turns], turns, strict=False))
-    assert page.value("document.querySelectorAll('#strip .saw').length") == TURNS
-    assert page.value("document.querySelectorAll('#strip .dot:not([cx=\"5.0\"])').length") == TURNS
+    least = page.value("LEAST_CUT * story.of.turns[0].room_tokens")
+    cuts = sum(lost > before + least for before, lost in zip([0, *turns], turns, strict=False))
+    assert page.value("document.querySelectorAll('#strip rect.saw').length") == TURNS
+    assert page.value("document.querySelectorAll('#strip .dot:not(.key)').length") == TURNS
     assert page.value("document.querySelectorAll('#strip .notch').length") == cuts > 2
 
 
 def test_what_the_model_saw_stays_under_the_line_and_what_the_agent_sent_does_not(page):
     line = page.value("document.querySelector('#strip .window').getBBox().y")
     assert all(
-        page.value("[...document.querySelectorAll('#strip .saw')].map(one => one.getBBox().y)")[at] >= line - 1
+        page.value("[...document.querySelectorAll('#strip rect.saw')].map(one => one.getBBox().y)")[at] >= line - 1
         for at in range(TURNS)
     )
     assert page.value("document.querySelector('#strip .sent-line').getBBox().y") < line - 20
@@ -112,16 +115,93 @@ def test_a_click_opens_the_conversation_on_its_own_page_and_another_one_leads_ba
 
 def test_an_address_can_say_where_the_same_work_ended_without_the_proxy(page, stage):
     opened(page, stage, f"#?conversation={name_of(page)}&direct=4")
-    page.until("document.querySelector('#strip .bad-words')")
-    assert page.value("document.querySelector('#strip .bad-words').textContent") == "directly: refused at turn 4"
-    assert page.value("document.querySelectorAll('#strip .gone-dot').length") == 3
-    ends = page.value("document.querySelector('#strip .good-words').textContent")
+    page.until("document.querySelector('#strip .bad-end')")
+    assert page.value("document.querySelector('#strip .bad-end').textContent") == "directly: refused at turn 4"
+    assert page.value("document.querySelectorAll('#strip .past').length") == 3
+    ends = page.value("document.querySelector('#strip .good-end').textContent")
     assert re.fullmatch(r"through the proxy: answered at turn 12, [\d.]+ times the window", ends)
+
+
+def large(page, stage):
+    """The conversation's own page."""
+    opened(page, stage, f"#?conversation={name_of(page)}")
+    page.until("document.querySelector('#turn .cutting')")
+
+
+def test_a_turn_shows_what_it_has_cut_and_the_one_before_it_had_not(page, stage):
+    large(page, stage)
+    cuts = page.value("sized().map((_, place) => cutBy(sized(), place))")
+    number = max(at for at, cut in enumerate(cuts, 1) if cut)
+    assert re.fullmatch(rf"Turn {number} cut \d+ messages?", shown(page, "#turn h3"))
+    assert re.match(
+        r"Messages? \d+(–\d+)?, [\d,]+ tokens left out bash \d+ old messages? left out", shown(page, ".cutting")
+    )
+    page.value("document.querySelector('#turn-range').value = 1")
+    page.value("document.querySelector('#turn-range').dispatchEvent(new Event('change'))")
+    page.until("document.querySelector('#turn h3').innerText === 'Turn 1 cut nothing more'")
+
+
+def test_without_the_key_no_content_is_asked_for_or_shown(page, stage):
+    page.requested.clear()
+    large(page, stage)
+    assert page.value("document.querySelectorAll('#turn pre, #turn .message, #turn [type=search]').length") == 0
+    assert not any("/artifacts/" in url for url in page.requested)
+    assert "(" not in shown(page, "#story-facts > :nth-child(3)")
+
+
+def test_with_the_key_what_was_cut_is_read_as_messages_and_searched(page, stage):
+    large(page, stage)
+    page.value(f"agentKey = ['authorization', 'Bearer {KEY}']; void showTurn()")
+    page.until(
+        "document.querySelector('#turn .sides .message') && document.querySelector('#turn .sides > :last-child pre')"
+    )
+    said = page.value("[...document.querySelectorAll('#turn .message')].map(one => one.innerText)")
+    assert re.match(r"\d+ assistant\s+bash \{", said[0])
+    assert re.match(r"\d+ bash\s+turn-\d+ 0: ", said[1])
+    page.value("document.querySelector('#turn [type=search]').value = '0: '")
+    page.value("document.querySelector('#turn [type=search]').dispatchEvent(new Event('input'))")
+    assert page.value("[...document.querySelectorAll('#turn .message mark')].every(one => one.innerText === '0: ')")
+    assert page.value("document.querySelectorAll('#turn .message[hidden]').length") == len(said) // 2
+    page.value("document.querySelector('#turn [type=search]').value = ''; find()")
+    assert page.value("document.querySelectorAll('#turn .message[hidden], #turn mark').length") == 0
+
+
+def test_the_path_of_what_was_cut_can_be_copied(page, stage):
+    large(page, stage)
+    name = page.value("document.querySelector('#turn .artifact a').textContent")
+    page.value("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    page.value("document.querySelector('#turn .artifact .link').click()")
+    page.until("document.querySelector('#turn .artifact .link').textContent !== 'Copy path'")
+    path = Path(page.value("document.querySelector('#turn .artifact .link').textContent"))
+    assert path.name == name
+    assert path.is_file()
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"role": "tool", "content": "a"}, "a"),
+        (
+            {"content": None, "tool_calls": [{"function": {"name": "ls", "arguments": '{"path": "b"}'}}]},
+            'ls {"path": "b"}',
+        ),
+        (
+            {"content": [{"type": "text", "text": "a"}, {"type": "tool_use", "name": "ls", "input": {"b": 1}}]},
+            'a\nls {"b":1}',
+        ),
+        ({"content": [{"type": "tool_result", "content": [{"type": "text", "text": "a"}]}]}, "a"),
+        ({"type": "function_call", "name": "ls", "arguments": "{}"}, "ls {}"),
+        ({"type": "function_call_output", "output": "a"}, "a"),
+        ({"role": "tool", "content": HOSTILE}, HOSTILE),
+    ],
+)
+def test_a_message_of_any_api_is_read_as_text(page, message, text):
+    assert page.value(f"textOf({json.dumps(message)})") == text
 
 
 def test_a_new_turn_is_drawn_when_it_ends(page, stage):
     stage.ask({"model": "own-model", "messages": messages_of(TURNS + 1)}, user_agent="crush/1.0")
-    page.until(f"document.querySelectorAll('#strip .saw').length === {TURNS + 1}")
+    page.until(f"document.querySelectorAll('#strip rect.saw').length === {TURNS + 1}")
     assert shown(page, "#turn-words").startswith(f"Turn {TURNS + 1}: ")
 
 

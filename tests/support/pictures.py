@@ -111,7 +111,7 @@ def take_story(page: Page) -> None:
     with hold_contest(Brief(16_000, 30, 1, OPENAI, 0), lambda *_: None) as contest:
         page.open("about:blank", width=STORY[0], height=STORY[1])
         page.open(picture(contest), width=STORY[0], height=STORY[1])
-        page.until("document.querySelector('#strip .bad-words')")
+        page.until("document.querySelector('#strip .bad-end')")
         page.until("document.querySelector('#story-facts')?.innerText.includes('readable')")
         for unseen in ("#story-open", "#turn-words", "#turn"):
             page.value(f"document.querySelector('{unseen}').hidden = true")
