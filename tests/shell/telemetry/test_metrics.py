@@ -94,6 +94,15 @@ def recorded(**fields):
     return RequestRecord.of({"request_id": "req", **described, **fields})
 
 
+def test_a_request_that_needs_attention_is_counted_although_it_was_answered(metrics):
+    metrics.finished(recorded(window_is_guessed=True))
+    metrics.finished(recorded(warning="window_too_small"))
+    metrics.finished(recorded())
+    counted = {name: count for name, count in values(metrics).items() if name.startswith("warned")}
+    reasons = ("window_guessed", "window_too_small")
+    assert counted == {f"warned_requests_total{{{reason},api.test}}": 1 for reason in reasons}
+
+
 async def test_responses_are_counted_by_outcome_status_api_client_model_and_upstream(metrics):
     for status, client in ((200, "codex"), (401, "codex"), (503, "codex"), (504, "crush")):
         outcome = RequestOutcome.of_status(status)

@@ -112,6 +112,21 @@ def test_alerts_use_metrics_and_outcomes_that_exist():
         assert rule["labels"]["severity"] in ("warning", "critical")
 
 
+def test_each_alert_names_its_requests_on_the_dashboard_and_a_page_that_helps():
+    filters = {"view", "show", "status", "upstream", "hours"}
+    for rule in rules():
+        page, _, section = rule["annotations"]["runbook_url"].partition("#")
+        headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+        slugs = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+        assert section in ("", *slugs), rule["alert"]
+        address = rule["annotations"]["dashboard"]
+        assert address.startswith("http://{{ $labels.instance }}/")
+        named = {one.partition("=")[0] for one in address.partition("#?")[2].split("&") if one}
+        assert named <= filters, rule["alert"]
+        is_of_upstream = re.match(r"sum by \([^)]*upstream", rule["expr"]) is not None
+        assert is_of_upstream == ("{{ urlquery $labels.upstream }}" in address), rule["alert"]
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian's: prometheus)")
 def test_prometheus_takes_the_alerts_and_they_fire_when_they_should():
     folder = ROOT / "deploy" / "prometheus"
