@@ -4,10 +4,9 @@ from proxy.core.artifact_reading.conversation_search import (
     LostMessages,
     Match,
     Searched,
-    any_word_of,
-    is_any_of_words,
     matches_in,
     page_of_matches,
+    patterns_for,
     place,
 )
 from proxy.core.artifact_reading.pages import Query, listing_header, read
@@ -37,13 +36,12 @@ __all__ = [
     "Query",
     "Search",
     "Searched",
-    "any_word_of",
     "hits_of",
-    "is_any_of_words",
     "listing_header",
     "matches_in",
     "page_of_matches",
     "part_at",
+    "patterns_for",
     "place",
     "read",
 ]

@@ -26,7 +26,9 @@ _WORD: Final = re.compile(r"[\w'’-]+")
 _ENDING: Final = re.compile(r"(?:['’]s|(?<=[^s]{3})s)$")
 """Of a plural, or of what belongs to somebody."""
 _MAX_PLACE_CHARACTERS: Final = 128
-_PLAIN_WORDS: Final = re.compile(r"(?:\(\?i\))?\(?[\w'’,; |-]{1,400}\)?")
+_ALTERNATIVES: Final = re.compile(r"(?:\(\?i\))?\(?[\w'’,; |-]{1,400}\)?")
+_PHRASE: Final = re.compile(r"(?:\(\?i\))?[\w\s'’\"“”«»,;:.?!/()|-]{1,400}")
+"""What a person writes who has no regular expression in mind."""
 
 
 Name: TypeAlias = Annotated[str, msgspec.Meta(pattern=f"^{ARTIFACT_NAME}\\Z")]
@@ -100,21 +102,18 @@ def matches_in(artifact: str, hits: str, tool: str, lost: LostMessages | None) -
         yield Match(artifact, f"{begin}-{line}" if lost is not None else f"{begin}-", number, of, block)
 
 
-def any_word_of(pattern: str) -> str | None:
-    """The pattern of a search for any of some plain words, in any case and number; None for a pattern that is something
-    else than words with blanks or bars between them.
+def patterns_for(pattern: str) -> tuple[str, ...]:
+    """The patterns to try in turn until one matches. After a phrase or a question comes any of its words, in any case
+    and number; alternatives that are words are sought like that from the first.
 
-    >>> any_word_of("rules answers"), any_word_of("(?i)(Mara's|budget)"), any_word_of("budget"), any_word_of("a+ b")
-    ('(?i)rule|answer', '(?i)mara|budget', None, None)
+    >>> patterns_for('"Mara\'s" budget?'), patterns_for("rules|answers"), patterns_for("a+ b")
+    (('"Mara\'s" budget?', '(?i)mara|budget'), ('(?i)rule|answer',), ('a+ b',))
     """
-    plain = _PLAIN_WORDS.fullmatch(pattern)
-    words = _stems_of(pattern) if plain is not None else []
-    return f"(?i){'|'.join(map(re.escape, words))}" if len(words) > 1 else None
-
-
-def is_any_of_words(pattern: str) -> bool:
-    """Whether a pattern asks for any of some words by itself."""
-    return "|" in pattern and _PLAIN_WORDS.fullmatch(pattern) is not None
+    words = _stems_of(pattern) if _PHRASE.fullmatch(pattern) else []
+    by_words = f"(?i){'|'.join(map(re.escape, words))}"
+    if len(words) > 1 and "|" in pattern and _ALTERNATIVES.fullmatch(pattern):
+        return (by_words,)
+    return (pattern, by_words) if words else (pattern,)
 
 
 def _stems_of(pattern: str) -> list[str]:

@@ -100,13 +100,14 @@ class _Listing:
     def add(self, piece: bytes, line: int, offset: int, fresh: int, *, is_part: bool) -> int:
         """Search whole lines, or part of one; they begin in `line` at its byte `offset`, and everything before `fresh`
         has been searched. Returns where in the last line the search ended."""
-        lines = [*enumerate(piece.removesuffix(b"\n").split(b"\n"), line)]
-        if not self._owed and self._pattern.search(piece, fresh) is None:
-            self._recent.extend(lines[1 if offset else 0 :])
+        closed = piece.removesuffix(b"\n")
+        lines = [*enumerate(closed.split(b"\n"), line)]
+        if not self._owed and self._pattern.search(closed, fresh) is None:
+            self._recent.extend(lines[1 if offset or is_part else 0 :])
             return fresh
         searched = 0
         for number, text in lines:
-            searched = self._add_line(number, offset, text, fresh)
+            searched = self._add_line(number, offset, text, fresh, is_part=is_part)
             if self.count == self._search.max_hits and self.stopped is None:
                 is_done = searched >= len(text) and not is_part
                 self.stopped = (number + 1, 0) if is_done else (number, offset + min(searched, len(text)))
@@ -115,7 +116,7 @@ class _Listing:
             offset = fresh = 0
         return searched
 
-    def _add_line(self, number: int, offset: int, text: bytes, fresh: int) -> int:
+    def _add_line(self, number: int, offset: int, text: bytes, fresh: int, *, is_part: bool) -> int:
         is_long = offset > 0 or len(text) > SHOWN_BYTES
         rows: list[_Row] = []
         left, at = self._search.max_hits - self.count, fresh
@@ -132,7 +133,7 @@ class _Listing:
         elif self._owed and not offset:
             self._owed -= 1
             rows = [_Row(number, b"%d-%b" % (number, _shortened(text)))]
-        elif not offset:
+        elif not (offset or is_part):
             self._recent.append((number, text))
         for row in rows:
             gap = b"--\n" if self._last_printed and row.line > self._last_printed + 1 else b""

@@ -30,12 +30,11 @@ from proxy.core.artifact_reading import (
     Query,
     Search,
     Searched,
-    any_word_of,
     hits_of,
-    is_any_of_words,
     matches_in,
     page_of_matches,
     part_at,
+    patterns_for,
     read,
 )
 from proxy.core.notices import Language
@@ -196,14 +195,12 @@ class ArtifactReader:
         search = query.search
         assert search is not None, "only searches come here"
 
-        words = any_word_of(search.pattern)
-        by_words = search if words is None else structs.replace(search, pattern=words)
-
         def found(reading: _Reading) -> tuple[str, str]:
-            first = by_words if is_any_of_words(search.pattern) else search
-            searched = self._searched(names, tenants, query, first, reading)
-            if not (searched.matches or searched.following or first is by_words):
-                searched = self._searched(names, tenants, query, by_words, reading)
+            for pattern in patterns_for(search.pattern):
+                by_pattern = structs.replace(search, pattern=pattern)
+                searched = self._searched(names, tenants, query, by_pattern, reading)
+                if searched.matches or searched.following:
+                    break
             searched = searched._replace(total=max(total, searched.total))
             return page_of_matches(searched, search, self._language, max_bytes)
 

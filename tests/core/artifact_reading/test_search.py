@@ -72,6 +72,7 @@ def test_a_long_neighbour_is_shortened_and_a_full_page_stops():
     assert (early.text, early.count, early.following) == (b"", 0, "2-2")
     behind = hits(b"a\n" + b"b" * 400_000 + b"\nnear\nneedle\n" + b"c" * 400_000 + b"\n", "needle", context=1)
     assert behind.text.splitlines()[:2] == [b"3-near", b"4:needle"]
+    assert hits(b"b" * 400_000 + b"needle\n", "needle", context=1).text.startswith(b"1:399700:")
 
 
 def test_a_window_begins_with_a_whole_character():
@@ -172,6 +173,13 @@ def test_a_search_stays_within_the_requested_lines():
         + b"50016-line 50016\n50017:line 50017\n50018-line 50018\n"
     )
     assert (found.first, found.last, found.following) == (50000, 50020, None)
+
+
+def test_lines_without_a_match_are_passed_over_together_whatever_the_pattern():
+    def work(pattern):
+        return sum(bytecodes_of(lambda: hits(b"a line\n" * 40_000, pattern)).values())
+
+    assert work("^$") < 2 * work("needle")
 
 
 def test_a_search_that_runs_out_of_time_says_where_to_continue():

@@ -197,6 +197,17 @@ async def test_the_matches_with_most_of_the_words_are_shown_where_there_is_no_ro
     assert "of 12, user" in text
 
 
+@pytest.mark.parametrize(
+    "words", ["What is Mara's budget?", '"green tea"', "GREEN", "Omar's budget is 7!", "green\ntea"]
+)
+async def test_a_phrase_or_a_question_that_stands_nowhere_finds_its_words(kept, chain, words):
+    text = (await kept.tools.read(Wanted("", {"grep": words}), (MINE,), ROOM, [one.id for one in chain])).text
+    assert "-- tool_messages_" in text
+    assert (await kept.tools.read(Wanted("", {"grep": "gre{2}nest"}), (MINE,), ROOM, [chain[0].id])).text.count(
+        "\n"
+    ) == 1
+
+
 async def test_a_search_without_an_id_goes_through_what_the_conversation_has_lost_and_nothing_else(kept, chain):
     lost = [LOG.id, *(one.id for one in chain[1:])]
     text = (await kept.tools.read(Wanted("", {"grep": "ERROR|budget"}), (MINE,), ROOM, lost)).text
