@@ -48,7 +48,8 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
   const sent = shares.map((share, place) => `${place ? "L" : "M"}${left + place * step} ${y(share)}h${step}`).join("");
   const parts = [drawn("pattern", { id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
     drawn("rect", { class: "weft", width: 7, height: 7 }), drawn("rect", { class: "warp", width: 2.4, height: 7 }))];
-  if (turns.length) parts.push(line("unread", `${sent}V${base}H${left}Z`), line("sent-line", sent));
+  const lost = turns.map((turn, place) => (lostBy(turn) ? `M${left + place * step} ${base}V${y(shares[place])}h${step}V${base}` : "")).join("");
+  parts.push(line("unread", lost), line("sent-line", sent));
   for (let many = isBare ? Infinity : 2; scaled(many) <= most && many <= MOST_BUDGETS; many *= 2) {
     parts.push(line("grid", `M${left} ${y(many)}H${right}`), words(`${many} ×`, left - 8, y(many) + 4, "tick", "end"));
   }
@@ -62,9 +63,9 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
   });
   parts.push(line("window", `M${left} ${y(1)}H${right}`));
   if (isBare) return drawn("svg", { class: "picture", viewBox: `0 0 ${width} ${base}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...parts);
-  parts.push(...marks, words(isWide ? "the model's window" : "1 ×", left - 8, y(1) + 4, "name strong", "end"));
+  parts.push(...marks, words(!isWide ? "1 ×" : turns.length && turns.at(-1).room_tokens == null ? "assumed window" : "the model's window", left - 8, y(1) + 4, "name strong", "end"));
   if (isWide && turns.length) {
-    parts.push(words("the agent sent", 0, (y(1) + top) / 2 + 4, "name"), words("the model saw", 0, (y(1) + base) / 2 + 4, "name saw"),
+    parts.push(words(y(1) - top > 40 ? "the agent sent" : "", 0, (y(1) + top) / 2 + 4, "name"), words("the model saw", 0, (y(1) + base) / 2 + 4, "name saw"),
       words(direct ? "through the proxy" : "turns", 0, dots + 4, "name"));
     if (parts.some((part) => part.matches(".notch"))) parts.push(disc("dot cut key", 5, dots + 18, 5), words("something was cut", 15, dots + 22, "tick"));
   }
