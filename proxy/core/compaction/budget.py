@@ -51,6 +51,8 @@ document of any length."""
 
 DIALOGUE_SHARE: Final = 0.05
 """Share of the room for short requests with their answers, which stay when the rest of their turns is left out."""
+DIALOGUE_MARK: Final = 0.9
+"""Share of the room above which these go, too: the rest is the least that a note gets beside them."""
 
 
 class BudgetRules(Struct, frozen=True):
@@ -228,6 +230,11 @@ class Budget:
     def dialogue_tokens(self) -> int:
         """Room for short requests with their answers when the rest of their turns is left out."""
         return int(self.usable_tokens * DIALOGUE_SHARE)
+
+    @property
+    def dialogue_mark(self) -> Mark:
+        """How much may be used before these go, too."""
+        return self._mark(self.fill * DIALOGUE_MARK)
 
     def admits(self, size: Size) -> bool:
         """Whether a request of this size fits."""

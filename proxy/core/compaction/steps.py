@@ -262,20 +262,24 @@ class LeaveOutExchanges(Struct, frozen=True):
     notices: Notices
     task_tokens: int
     """Minimum kept of the first user message."""
-    dialogue_tokens: int = 0
+    dialogue_tokens: int
     """Tokens for short requests with their answers, which go last."""
+    dialogue_mark: Mark
+    """Size above which these go, too. Below it they stay, even if that leaves less for the note: they are small, and a
+    single large result would otherwise take all of them, for good."""
 
     def __call__(self, window: ContextWindow, goal: Mark) -> Iterator[Change]:
         """One change for each unit."""
         turns = [unit.start for unit in window.units if unit.role == "user"]
         tasks, second_turn = window.tasks(), turns[1] if len(turns) > 1 else len(window.entries)
-        removable = window.removable(self.dialogue_tokens)
+        dialogue = window.dialogue(self.dialogue_tokens)
+        removable = window.removable(dialogue)
         is_worth_a_note = window.has_gaps or self._outweighs_a_note(window, removable)
         for units in removable:
             if tasks and units[0].start >= second_turn:
                 yield from self._shorter_first_turn(window, goal, tasks)
                 tasks = []
-            over = window.over(goal)
+            over = window.over(self.dialogue_mark if units in dialogue else goal)
             if over is None:
                 return
             texts = [entry for unit in units for entry in window.in_unit(unit) if _is_long_text(entry)]
@@ -331,7 +335,7 @@ def compaction_steps(
         DescribeOldMedia(showing, notices, counter),
         DropOldReasoning(notices),
         ShortenOldTexts(notices),
-        LeaveOutExchanges(notices, budget.task_tokens, budget.dialogue_tokens),
+        LeaveOutExchanges(notices, budget.task_tokens, budget.dialogue_tokens, budget.dialogue_mark),
     )
 
 

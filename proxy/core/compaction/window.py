@@ -332,15 +332,20 @@ class ContextWindow(Struct, eq=False):
         """The kept messages before an index, the oldest first."""
         return (entry for entry in self.entries[: max(0, index)] if entry is not None)
 
-    def removable(self, dialogue_tokens: int = 0) -> list[tuple[ToolExchange, ...]]:
-        """Removable units, the oldest first. Short requests with their answers go last: the oldest that fit in
-        `dialogue_tokens`, so that they are the same in every cut."""
-        spared, left = list[tuple[ToolExchange, ...]](), dialogue_tokens
+    def dialogue(self, room_tokens: int) -> list[tuple[ToolExchange, ...]]:
+        """Short requests with their answers: the oldest that fit in `room_tokens`, so that they are the same in every
+        cut."""
+        found = list[tuple[ToolExchange, ...]]()
+        left = room_tokens
         for turn in dialogue(self.units) if self.held_from is None else ():
             tokens = sum(entry.size.tokens for unit in turn for entry in self.in_unit(unit))
-            if tokens <= min(left, dialogue_tokens // _DIALOGUE_TURNS):
-                spared.append(turn)
+            if tokens <= min(left, room_tokens // _DIALOGUE_TURNS):
+                found.append(turn)
                 left -= tokens
+        return found
+
+    def removable(self, spared: Sequence[tuple[ToolExchange, ...]] = ()) -> list[tuple[ToolExchange, ...]]:
+        """Removable units, the oldest first. `spared`: turns of `dialogue`, which go last."""
         return removable(self.units, self.held_from, spared)
 
     def _instructions(self) -> list[tuple[ToolExchange, TrackedMessage]]:

@@ -491,6 +491,25 @@ def test_a_short_request_and_its_answer_stay_in_their_place_and_go_when_there_is
     assert {request, answered} <= {edit.message for edit in kept.edits()}
 
 
+@pytest.mark.parametrize(("newest", "stays"), [(0.6, True), (0.85, True), (0.93, False)])
+def test_a_large_result_takes_short_requests_with_it_only_if_nearly_all_of_the_room_is_in_use(newest, stays):
+    """Cut to the low mark, they went with the first result of more than a third of the room, and never came back."""
+    answered = {"role": "assistant", "content": "It is done."}
+    history = [
+        *run(2),
+        {"role": "assistant", "content": "Shall I?"},
+        user("yes"),
+        *run(20)[2:],
+        answered,
+        user("Next."),
+    ]
+    result = "word " * int(newest * 6_000 * 1_000 / ByteClassCounter().count("word " * 1_000))
+    made = planned([*history, *exchange([result], first_call=50)], pipeline(Budget(6_000), limits=UNCUT))
+    short = {history.index(user("yes")), history.index(answered)}
+    assert set(gone(made)) & short == (set() if stays else short)
+    assert set(range(2, 6)) | set(range(8, 48)) <= set(gone(made))
+
+
 @pytest.mark.parametrize("words", [200, 900, 5_000])
 def test_of_a_long_first_user_message_beginning_and_end_stay_up_to_a_tenth_of_the_room(words):
     task = "BEGIN " + "a word " * words + "END"
