@@ -107,7 +107,7 @@ class SharedLearning:
 
     async def _compare(self) -> None:
         for learning in self._learning.values():
-            learning.refresh()
+            await asyncio.to_thread(learning.refresh)
         version = await self._server.hget(self._key, _VERSION)
         if version is None or version != self._version or self._known != self._shared:
             await self._server.transaction(self._join, self._key)  # again if another replica was faster

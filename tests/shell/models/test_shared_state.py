@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -299,6 +300,17 @@ async def test_a_defect_is_logged_and_the_next_comparison_made(
             await until(lambda: one.shared.problem == "RuntimeError")
         assert "state_failed" in [log["event"] for log in logs]
         await two.comes_to(8_192)
+
+
+async def test_the_file_is_looked_at_in_a_thread(
+    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replica, looked_in = Replica(tmp_path / "one", server), list[threading.Thread]()
+
+    monkeypatch.setattr(Learning, "refresh", lambda _: looked_in.append(threading.current_thread()))
+    await replica.shared.compare()
+    assert len(looked_in) == 1
+    assert threading.main_thread() not in looked_in
 
 
 async def test_a_silent_server_delays_no_request(tmp_path: Path, server: StateServer) -> None:
