@@ -308,8 +308,8 @@ async def test_the_file_is_looked_at_in_a_thread(
     replica, looked_in = Replica(tmp_path / "one", server), list[threading.Thread]()
 
     monkeypatch.setattr(Learning, "refresh", lambda _: looked_in.append(threading.current_thread()))
-    await replica.shared.compare()
-    assert len(looked_in) == 1
+    async with running(replica):
+        assert looked_in
     assert threading.main_thread() not in looked_in
 
 
