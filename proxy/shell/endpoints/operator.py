@@ -1,8 +1,8 @@
 """The operator's endpoints: status, decisions, requests as they happen, the dry run, the dashboard.
 
 Rule: status is quick, and open to anyone who can reach the port; everything else calls the guard first. None of them
-shows a key or the content of a message. A stream of events looks at the history once a second and sends what is new; it
-ends when its client leaves, when the server stops, and after a minute, so that it keeps no services alive whose
+shows a key or the content of a message. A stream of events looks at the history twice a second and sends what is new;
+it ends when its client leaves, when the server stops, and after a minute, so that it keeps no services alive whose
 settings were replaced; the browser then connects again.
 """
 
@@ -46,10 +46,10 @@ from proxy.shell.operator import (
 )
 from proxy.shell.telemetry import MAX_DECISIONS, MAX_TURNS, Conversation, RequestOutcome, Table
 
-LOOK_SECONDS: Final = 1.0
+LOOK_SECONDS: Final = 0.5
 LIFE_SECONDS: Final = 60.0
 MAX_LISTENERS: Final = 16
-"""Limit per process: each costs a query a second."""
+"""Limit per process: each costs two queries a second."""
 MAX_AT_ONCE: Final = 100
 """Decisions in one event: a page that missed more reloads its list."""
 MAX_CONVERSATIONS: Final = 100
