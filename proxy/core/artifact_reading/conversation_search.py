@@ -140,27 +140,22 @@ class Searched(NamedTuple):
 def page_of_matches(found: Searched, search: Search, language: Language, max_bytes: int) -> tuple[str, str]:
     """The header of a page, and the page."""
     blocks = [f"{match.header(found.total, language)}\n{match.text.rstrip()}\n" for match in found.matches]
-    shown, following, lines = range(len(blocks)), found.following, found.lines
-    text = ""
+    best, text, following, lines = [*range(len(blocks))], "", found.following, found.lines
     if _fitting(blocks, search.max_hits, max_bytes) < len(blocks):
         words = _stems_of(search.pattern)
-        scores = [sum(word in match.text.casefold() for word in words) for match in found.matches]
-        best = sorted(shown, key=lambda at: -scores[at])
-        best = best[: max(1, _fitting([blocks[at] for at in best], search.max_hits, max_bytes))]
-        if best == [*range(len(best))]:
-            left = found.matches[len(best)] if len(best) < len(blocks) else None
-            following, lines = (left.artifact, f"{left.lines.partition('-')[0]}-") if left else (following, lines)
-        else:
+        best.sort(key=lambda at: -sum(word in found.matches[at].text.casefold() for word in words))
+        best = sorted(best[: max(1, _fitting([blocks[at] for at in best], search.max_hits, max_bytes))])
+        if best != [*range(len(best))]:
             text = say(FOUND, "best", language)
-        chosen = sorted(best)
-    else:
-        chosen = [*shown]
-    counts = {"shown": len(chosen), "matching": len(blocks), "searched": found.artifacts}
+        elif len(best) < len(blocks):
+            left = found.matches[len(best)]
+            following, lines = left.artifact, f"{left.lines.partition('-')[0]}-"
+    counts = {"shown": len(best), "matching": len(blocks), "searched": found.artifacts}
     header = say(FOUND, "matches", language, name=found.first, **counts) + text
     if following:
         header += say(FOUND, "further", language, name=following)
         header += say(FOUND, "from", language, lines=lines) if lines else ""
-    return headed(header, language), "".join(blocks[at] for at in chosen)
+    return headed(header, language), "".join(blocks[at] for at in best)
 
 
 def _fitting(blocks: Sequence[str], most: int, max_bytes: int) -> int:

@@ -84,25 +84,30 @@ class Query(Struct, frozen=True):
         """
         if not parameters:
             return None
-        unknown = next((name for name in parameters if name not in PARAMETERS), None)
-        if unknown is not None:
-            raise BadArtifactQuery(f"there is no such way of reading; {_ALLOWED}", param=unknown[:100])
-        if "grep" not in parameters and (lost := parameters.keys() & {"context", "max"}):
-            raise BadArtifactQuery(f"`context` and `max` belong to `grep`; {_ALLOWED}", param=min(lost))
-        if "stat" in parameters and len(parameters) > 1:
-            raise BadArtifactQuery(f"`stat` takes no other parameter; {_ALLOWED}", param="stat")
-        search = None
-        if "grep" in parameters:
-            search = Search(
-                parameters["grep"], _number(parameters, "context", CONTEXT), _number(parameters, "max", HITS)
-            )
-        lines = LineRange.parse(parameters["lines"]) if "lines" in parameters else None
-        pointer = parameters.get("json")
-        if pointer is not None and len(pointer) > MAX_POINTER_CHARACTERS:
-            raise BadArtifactQuery(f"`json` must have at most {MAX_POINTER_CHARACTERS:,} characters", param="json")
+        aside = parameters.keys() & {"context", "max"} if "grep" not in parameters else ()
+        is_too_long = len(parameters.get("json", "")) > MAX_POINTER_CHARACTERS
+        problems = {
+            f"there is no such way of reading; {_ALLOWED}": [
+                name[:100] for name in parameters if name not in PARAMETERS
+            ],
+            f"`context` and `max` belong to `grep`; {_ALLOWED}": sorted(aside),
+            f"`stat` takes no other parameter; {_ALLOWED}": ["stat"] * ("stat" in parameters and len(parameters) > 1),
+            f"`json` must have at most {MAX_POINTER_CHARACTERS:,} characters": ["json"] * is_too_long,
+        }
+        for problem, wrong in problems.items():
+            if wrong:
+                raise BadArtifactQuery(problem, param=wrong[0])
+        pattern, lines = parameters.get("grep"), parameters.get("lines")
+        context, most = _number(parameters, "context", CONTEXT), _number(parameters, "max", HITS)
         if not (max_bytes := _number(parameters, "bytes", PAGE_BYTES)):
             raise BadArtifactQuery("`bytes` must be at least 1", param="bytes")
-        return cls(lines, search, pointer, min(max_bytes, PAGE_BYTES), "stat" in parameters)
+        return cls(
+            None if lines is None else LineRange.parse(lines),
+            None if pattern is None else Search(pattern, context, most),
+            parameters.get("json"),
+            min(max_bytes, PAGE_BYTES),
+            "stat" in parameters,
+        )
 
 
 def read(

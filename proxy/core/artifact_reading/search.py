@@ -40,12 +40,17 @@ class Search(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Raises BadArtifactQuery."""
-        if not 1 <= len(self.pattern) <= MAX_PATTERN_CHARACTERS:
-            raise BadArtifactQuery(f"`grep` must have 1 to {MAX_PATTERN_CHARACTERS} characters", param="grep")
-        if not 0 <= self.context <= MAX_CONTEXT:
-            raise BadArtifactQuery(f"`context` must be 0 to {MAX_CONTEXT} lines", param="context")
-        if not 1 <= self.max_hits <= MAX_HITS:
-            raise BadArtifactQuery(f"`max` must be 1 to {MAX_HITS} matches", param="max")
+        for param, is_right, allowed in (
+            (
+                "grep",
+                1 <= len(self.pattern) <= MAX_PATTERN_CHARACTERS,
+                f"have 1 to {MAX_PATTERN_CHARACTERS} characters",
+            ),
+            ("context", 0 <= self.context <= MAX_CONTEXT, f"be 0 to {MAX_CONTEXT} lines"),
+            ("max", 1 <= self.max_hits <= MAX_HITS, f"be 1 to {MAX_HITS} matches"),
+        ):
+            if not is_right:
+                raise BadArtifactQuery(f"`{param}` must {allowed}", param=param)
         self.compiled()
 
     def compiled(self) -> Any:

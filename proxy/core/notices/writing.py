@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, structs
 
@@ -19,14 +19,6 @@ from proxy.core.notices.catalogue import CUTS, MARK, Language, as_text, framed, 
 from proxy.core.notices.imitations import quoted
 from proxy.core.notices.resume import PageSize, Resume
 from proxy.core.text import MAX_RESCUED_LINES, Excerpt, count_lines, utf8_length
-
-
-class Named(Protocol):
-    """An artifact, or what refers to one."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
 
 
 class ArtifactAccess(Struct, frozen=True):
@@ -45,7 +37,7 @@ class ArtifactAccess(Struct, frozen=True):
     by_hash: bool = False
     """Whether a gateway fetches them for the agent, by their hash."""
 
-    def path_of(self, artifact: Named) -> str | None:
+    def path_of(self, artifact: Artifact) -> str | None:
         """The file, as the agent sees it.
 
         >>> from proxy.core.artifact import Artifact
@@ -57,7 +49,7 @@ class ArtifactAccess(Struct, frozen=True):
         separator = "\\" if "\\" in self.folder and "/" not in self.folder else "/"
         return f"{self.folder.rstrip(separator)}{separator}{artifact.id}"
 
-    def url_of(self, artifact: Named) -> str | None:
+    def url_of(self, artifact: Artifact) -> str | None:
         """The address."""
         return None if self.url is None else f"{self.url}/{artifact.id}"
 
@@ -105,7 +97,8 @@ class Notices(Struct, frozen=True):
 
     def truncated(self, shown: Excerpt, artifact: Artifact, names: Sequence[str], *, brief: bool = False) -> str:
         """An excerpt with its notice in the gap. `brief`: the same in as few words as possible, for small excerpts."""
-        notice = self._shown(shown, artifact, Resume.after(shown, self.page), brief=brief) + self._names(names)
+        notice = self._shown(shown, artifact, Resume.after(shown, self.page), brief=brief)
+        notice += self._say("names", names=" ".join(names)) if names else ""
         rescued = "".join(f"{line}\n" for line in shown.rescued)
         line_end = "\n" if shown.head and not shown.head.endswith("\n") else ""
         parts = [quoted(shown.head), line_end, self._framed(notice), quoted(rescued + shown.tail)]
@@ -250,9 +243,6 @@ class Notices(Struct, frozen=True):
         parts = (("head", shown.head), ("rescued", shown.rescued), ("tail", shown.tail))
         names = [self._say(key, rescued=len(shown.rescued)) for key, part in parts if part]
         return self._say("and").join(names) or self._say("none")
-
-    def _names(self, names: Sequence[str]) -> str:
-        return self._say("names", names=" ".join(names)) if names else ""
 
     def _say(self, key: str, **values: object) -> str:
         return say(CUTS, key, self.language, **values)

@@ -9,6 +9,7 @@ bounded in requests and bytes, and are never logged.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -138,10 +139,8 @@ class ArtifactTools:
 
     async def _found(self, name: str, tenants: TenantNames, *, is_use: bool = False) -> Stored:
         for tenant in tenants[:-1]:
-            try:
+            with contextlib.suppress(ArtifactNotFound):
                 return await self._reader.find(name, tenant, is_use=is_use)
-            except ArtifactNotFound:
-                continue
         return await self._reader.find(name, tenants[-1], is_use=is_use)
 
     async def _listed(self, names: Sequence[str], tenants: TenantNames) -> str:
