@@ -276,6 +276,7 @@ function showOverview(found) {
     byId(`total-${name}`).parentElement.hidden = !isThere;
     if (isThere) set(name, value());
   };
+  document.body.classList.toggle("fresh", found.kept_since === null);
   hoursShown = byId("hours").value = String(found.hours);
   byId("about").title = `Requests of this replica only; its log: ${proxy.log}`;
   byId("about").textContent = `${proxy.replica} · ${proxy.version} · up ${inTime(proxy.seconds * 1000)}${proxy.mode === "on" ? "" : ` · mode: ${proxy.mode}`}`;
@@ -394,7 +395,7 @@ function showBars({ bars: found, bar_seconds: width, hours, totals, kept_since: 
   for (const [name, tokens] of [["sent", totals.tokens_sent], ["saved", totals.tokens_saved], ["over", totals.tokens_over]]) byId(`sum-${name}`).textContent = short.format(tokens);
   byId("bars").setAttribute("aria-label", totals.requests ? `${counted(totals.tokens_sent, "token")} sent, ${whole.format(totals.tokens_saved)} saved and `
     + `${whole.format(totals.tokens_over)} over the window, in ${bars.length} periods of ${inTime(width * 1000)}` : "No request yet");
-  byId("bars").dataset.nothing = totals.requests ? "" : "The timeline begins with the first request.";
+  byId("bars").dataset.nothing = totals.requests ? "" : "No request in this time.";
   byId("token-scale").replaceChildren(...[most, most / 2, 0].map((tokens) => element("span", "", totals.requests ? short.format(tokens) : "")));
   const end = bars.length ? bars[0].at + bars.length * width : 0;
   const ticks = [0, 1, 2, 3].map((part) => bars[0].at + ((end - bars[0].at) * part) / 4);
@@ -935,7 +936,9 @@ document.addEventListener("visibilitychange", () => {
 });
 window.addEventListener("hashchange", () => {
   const named = readAddress();
-  narrow(named);
+  Promise.resolve(narrow(named)).then(() => { // a link leads to requests: show these
+    if (FILTERS.some((name) => named[name] && named[name] !== "all")) byId("panes").scrollIntoView();
+  });
   if (wanted) openById(wanted);
 });
 /** A button that copies what it says. */

@@ -384,6 +384,7 @@ def test_the_banner_names_the_worst_first_and_a_click_lists_exactly_its_requests
     assert {re.search(r"(failed|refused) 1 of \d+", words)[1] for _, words in lines[2:]} == {"failed", "refused"}
     mixed_page.value("document.querySelectorAll('#troubles a')[1].click()")
     assert all("expired" in row for row in listed(mixed_page, 2))
+    mixed_page.until(f"{ROWS}[1].getBoundingClientRect().bottom < innerHeight")  # they are in sight
     assert re.match(r"Only requests to 127\.0\.0\.1:\d+, since \d+:\d\d:\d\d", shown(mixed_page, "#only"))
     address = mixed_page.value("location.href")
     mixed_page.open("about:blank")

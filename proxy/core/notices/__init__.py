@@ -28,7 +28,7 @@ from proxy.core.notices.catalogue import (
 )
 from proxy.core.notices.imitations import LABEL_REACH, imitates, is_split, may_imitate, pages_in, quoted
 from proxy.core.notices.resume import PageSize, Resume, written_length
-from proxy.core.notices.writing import BY_HASH, CALL, NAMES_WORDS_BYTES, NOWHERE, ArtifactAccess, Notices, is_ours
+from proxy.core.notices.writing import BY_HASH, CALL, NAMES_WORDS_BYTES, UNNAMED, ArtifactAccess, Notices, is_ours
 
 __all__ = [
     "BAD_QUERIES",
@@ -45,7 +45,6 @@ __all__ = [
     "MEDIA",
     "NAMES_WORDS_BYTES",
     "NOT_READ",
-    "NOWHERE",
     "PAGES",
     "QUOTED",
     "READING",
@@ -53,6 +52,7 @@ __all__ = [
     "SIZES",
     "TOOL",
     "TYPES",
+    "UNNAMED",
     "WHY_NOT_FETCHED",
     "WHY_NOT_SHOWN",
     "ArtifactAccess",

@@ -54,7 +54,7 @@ class ArtifactAccess(Struct, frozen=True):
         return None if self.url is None else f"{self.url}/{artifact.id}"
 
 
-NOWHERE: Final = ArtifactAccess()
+UNNAMED: Final = ArtifactAccess()
 """Nothing is known about the client."""
 BY_HASH: Final = ArtifactAccess(by_hash=True)
 """Access for an agent behind a gateway that fetches by hash; nothing else is known of it."""

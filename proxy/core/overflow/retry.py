@@ -14,7 +14,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from msgspec import Struct, structs
 
 from proxy.core.models import LimitName, Modality, Search, facts, size_after_refusal
-from proxy.core.notices import NOWHERE, ArtifactAccess
+from proxy.core.notices import UNNAMED, ArtifactAccess
 from proxy.core.overflow.report import (
     FAULTS,
     MIN_USEFUL_REPLY_TOKENS,
@@ -76,7 +76,7 @@ class AttemptKind(StrEnum):
 class Terms(NamedTuple):
     """Inputs of a plan besides the request and the knowledge about its model."""
 
-    access: ArtifactAccess = NOWHERE
+    access: ArtifactAccess = UNNAMED
     """How the client gets at artifacts."""
     tools: bytes | None = None
     """The tool list including the proxy's own tool; None if the agent is not offered it."""

@@ -112,7 +112,7 @@ class Search(BaseModel):
     conversation: Annotated[str, Field(max_length=64)] = ""
     """Only the requests of this conversation."""
     model: Annotated[str, Field(max_length=256)] = ""
-    """Only requests with this one."""
+    """Only requests with this one; `-`: without any."""
     client: Annotated[str, Field(max_length=256)] = ""
     """Only requests with this one."""
     upstream: Annotated[str, Field(max_length=256)] = ""

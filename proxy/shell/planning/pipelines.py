@@ -29,7 +29,7 @@ from proxy.core.models import (
     smallest,
     usual_tool_images,
 )
-from proxy.core.notices import NOWHERE, ArtifactAccess, Notices, PageSize
+from proxy.core.notices import UNNAMED, ArtifactAccess, Notices, PageSize
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text import ExcerptLimits
 from proxy.core.tokens import Counter
@@ -105,7 +105,7 @@ class Pipelines:
         budget: Budget,
         counter: Counter,
         reach: AgentFileAccess,
-        way: ArtifactAccess = NOWHERE,
+        way: ArtifactAccess = UNNAMED,
         *,
         keeping: bool,
         subagent: bool = False,

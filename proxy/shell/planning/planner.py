@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 from proxy.core.compaction import Pipeline, Plan, Progress, Reading, clamped_reply, plan
 from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.models import LimitName, facts
-from proxy.core.notices import BY_HASH, HISTORY, NOWHERE, ArtifactAccess, say
+from proxy.core.notices import BY_HASH, HISTORY, UNNAMED, ArtifactAccess, say
 from proxy.core.overflow import FAULTS, Terms, VerdictKind
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
@@ -82,7 +82,7 @@ class Planner:
         wire: Wire,
         tenant: bytes,
         body: bytes,
-        access: ArtifactAccess = NOWHERE,
+        access: ArtifactAccess = UNNAMED,
         model: str = "",
         *,
         is_lifted: bool = False,
@@ -127,7 +127,7 @@ class Planner:
             held_bytes=planned.held_bytes + _COPIES * contents,
         )
 
-    async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = NOWHERE) -> Planned:
+    async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = UNNAMED) -> Planned:
         """The plan for a body that will not be sent; nothing is remembered. Raises MalformedRequest."""
         return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
 

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, get_args
 from msgspec import Struct, structs
 
 from proxy.config import Mode, RoutedUpstream, Settings
-from proxy.core.notices import NOWHERE, ArtifactAccess
+from proxy.core.notices import UNNAMED, ArtifactAccess
 from proxy.core.overflow import (
     FIRST,
     AttemptKind,
@@ -78,7 +78,7 @@ class Arrived(Struct):
     """Compressed or not."""
     kept: Kept
     """Keeps the request while it waits."""
-    access: ArtifactAccess = NOWHERE
+    access: ArtifactAccess = UNNAMED
     early: EarlyBytes | None = None
     """Takes bytes without content while the response is read."""
     model: str = ""

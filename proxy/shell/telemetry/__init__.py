@@ -13,11 +13,11 @@ from proxy.shell.telemetry.record import (
 )
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.table import (
-    FAULTLESS,
+    FAILED,
     MAX_DECISIONS,
     MAX_TURNS,
-    NOWHERE,
     REFUSED,
+    UNNAMED,
     Conversation,
     Filters,
     Sums,
@@ -25,13 +25,13 @@ from proxy.shell.telemetry.table import (
 )
 
 __all__ = [
-    "FAULTLESS",
+    "FAILED",
     "FILE_NAME",
     "MAX_DECISIONS",
     "MAX_TURNS",
-    "NOWHERE",
     "REFUSED",
     "RETRY_SECONDS",
+    "UNNAMED",
     "Block",
     "Conversation",
     "Ended",

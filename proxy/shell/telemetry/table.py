@@ -36,12 +36,12 @@ _AHEAD_SECONDS: Final = 300.0
 """A row that is dated further ahead was written while a clock was wrong: no sum of the last hours has it."""
 _STALE_SECONDS: Final = 15.0
 """A worker that has written nothing for so long is gone."""
-FAULTLESS: Final = ("answered", "refused", "context_length_exceeded", "client_left")
+_BLAMELESS: Final = ("answered", "refused", "context_length_exceeded", "client_left")
 """Outcomes that are neither the upstream's nor the proxy's fault."""
-NOWHERE: Final = "-"
-"""Stands for the upstream of requests that were sent nowhere, in a filter."""
+UNNAMED: Final = "-"
+"""Stands in a filter for no model, and for the upstream of what was sent nowhere."""
 REFUSED: Final = "outcome = 'refused'"
-FAILED: Final = f"outcome NOT IN {FAULTLESS}"
+FAILED: Final = f"outcome NOT IN {_BLAMELESS}"
 _SUMMED: Final = (
     *("model", "upstream", "client", "status", "outcome", "edits", "too_long", "fitted", "tokens_saved"),
     *("tokens_before", "tokens_sent", "prompt_tokens", "cached_tokens", "reply_tokens", "prefix_kept"),
@@ -82,9 +82,9 @@ _FILTERS: Final = {
     "warned": "warning IS NOT NULL",
     "guessed": "window_is_guessed",
     "conversation": "conversation = :conversation",
-    "model": "model = :model",
+    "model": f"coalesce(nullif(model, ''), '{UNNAMED}') = :model",
     "client": "client = :client",
-    "upstream": f"coalesce(nullif(upstream, ''), '{NOWHERE}') = :upstream",
+    "upstream": f"coalesce(nullif(upstream, ''), '{UNNAMED}') = :upstream",
     # `401`, a class: `4xx`, an outcome or `failed`
     "status": f"CASE :status WHEN 'failed' THEN {FAILED} ELSE"
     " outcome = :status OR CAST(status AS TEXT) LIKE replace(:status, 'x', '_') END",

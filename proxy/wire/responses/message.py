@@ -275,7 +275,7 @@ def _items(raw: bytes) -> Sequence[Raw]:
 # Which items belong together
 
 Read = list[tuple[Message, int]]
-_NOWHERE: Final = 10**12
+_UNNAMED: Final = 10**12
 
 
 class Batch(NamedTuple):
@@ -291,7 +291,7 @@ def read_items(items: Sequence[Raw]) -> Read:
     """The messages of a list of items, each with the number of items read up to its end."""
     heads = _by_call([head_of(raw) for raw in items])
     batches, unanswered = _batches(heads)
-    coming = iter([*batches, Batch(_NOWHERE, _NOWHERE, False)])
+    coming = iter([*batches, Batch(_UNNAMED, _UNNAMED, False)])
     batch = next(coming)
     found: Read = []
     start = 0
@@ -346,14 +346,14 @@ def _batches(heads: Sequence[Head]) -> tuple[list[Batch], int]:
     newest: dict[str, list[int]] = {}
     for index, head in enumerate(heads):
         if head.kind is Kind.CALL and head.id:
-            newest[head.id] = [index, _NOWHERE]  # some servers use the same id for calls in several turns
+            newest[head.id] = [index, _UNNAMED]  # some servers use the same id for calls in several turns
             spans.append(newest[head.id])
         elif head.kind is Kind.OUTPUT and head.id in newest:
             newest[head.id][1] = index
-    unanswered = next((first for first, last in spans if last == _NOWHERE), _NOWHERE)
+    unanswered = next((first for first, last in spans if last == _UNNAMED), _UNNAMED)
     ranges: list[tuple[int, int]] = []
     for first, last in spans:
-        if last == _NOWHERE:
+        if last == _UNNAMED:
             continue
         if ranges and first <= ranges[-1][1]:
             ranges[-1] = (ranges[-1][0], max(last, ranges[-1][1]))

@@ -32,7 +32,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.conversation import Fetched, FetchError, Reason, Unfetched, references_in
 from proxy.core.media import RouteMedia, Routes
 from proxy.core.models import Modality, ToolImages
-from proxy.core.notices import NOWHERE, ArtifactAccess, Notices
+from proxy.core.notices import UNNAMED, ArtifactAccess, Notices
 from proxy.wire.chat_completions import ChatMessage
 
 TEXT = frozenset({Modality.TEXT})
@@ -480,7 +480,7 @@ def test_what_a_server_says_of_its_type_is_corrected_by_the_bytes():
 
 def test_no_path_is_beside_an_image_if_the_agent_sees_no_folder():
     message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
-    (edit,) = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: FETCHED})(4, message, "shot", Notices("en", NOWHERE))
+    (edit,) = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: FETCHED})(4, message, "shot", Notices("en", UNNAMED))
     assert content_after(message, edit) == [inlined()]
     assert edit.artifact is None
 

@@ -9,7 +9,7 @@ from support.strategies import TEXTS, notices
 
 from proxy.core.artifact import Artifact
 from proxy.core.models import AgentFileAccess
-from proxy.core.notices import MARK, NOWHERE, ArtifactAccess, Notices, PageSize, Resume, as_text, is_ours
+from proxy.core.notices import MARK, UNNAMED, ArtifactAccess, Notices, PageSize, Resume, as_text, is_ours
 from proxy.core.text import Direction, ExcerptLimits, count_lines, excerpt, utf8_length
 
 KEPT = Artifact(b"content", "sh")
@@ -31,7 +31,7 @@ def test_a_path_is_written_as_the_system_of_the_agent_writes_paths(folder, path)
 
 
 def test_what_is_not_known_of_a_client_is_not_named_to_it():
-    assert (NOWHERE.path_of(KEPT), NOWHERE.url_of(KEPT)) == (None, None)
+    assert (UNNAMED.path_of(KEPT), UNNAMED.url_of(KEPT)) == (None, None)
     assert ArtifactAccess(url="https://h/artifacts").url_of(KEPT) == f"https://h/artifacts/{KEPT.id}"
     assert ArtifactAccess(url="https://h/artifacts").path_of(KEPT) is None
 
@@ -365,7 +365,7 @@ def test_what_is_not_shown_at_all_is_named_whole(way, reach, en, zh):
     ],
 )
 def test_a_note_ends_with_a_line_that_names_what_follows(before, tool, ends):
-    note = Notices("en", NOWHERE).omission_note(CUT, 3, 400, [("asked", "Go")], (), before, tool)
+    note = Notices("en", UNNAMED).omission_note(CUT, 3, 400, [("asked", "Go")], (), before, tool)
     assert note.endswith(f"\n- Go\n{MARK}{ends}\n")
 
 

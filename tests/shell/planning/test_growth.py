@@ -8,7 +8,7 @@ import pytest
 from support.planners import planner
 from support.work import bytecodes_of
 
-from proxy.core.notices import NOWHERE
+from proxy.core.notices import UNNAMED
 from proxy.core.overflow import Terms
 from proxy.wire import WIRES
 
@@ -157,7 +157,7 @@ def work(kind, count, *, is_cut):
     wire, body = KINDS[kind][0], body_of(kind, count)
 
     def planned(window):
-        found = planner(window).made(wire, wire.parse(body, None, 0), "", Terms(NOWHERE, None), {})
+        found = planner(window).made(wire, wire.parse(body, None, 0), "", Terms(UNNAMED, None), {})
         found.body()
         return found
 

@@ -118,6 +118,8 @@ def test_what_was_cured_warned_about_or_guessed_is_found_by_itself(table):
     assert ids(table, warned=True) == ["warned"]
     assert ids(table, guessed=True) == ["guessed"]
     assert ids(table, upstream="a:1") == ["lost", "cured"]
+    table.add([entry("unread", model="")])
+    assert ids(table, model="-") == ["unread"]
     assert ids(table, upstream="-") == ["guessed"], "it was sent nowhere"
     ((sums,),) = table.sums(0, 2_000.0)
     assert (sums.cured, sums.unanswered) == (1, 1)
