@@ -23,7 +23,16 @@ from starlette.types import Scope
 
 from proxy.config import ArtifactSettings, Settings, fits_into_quotes
 from proxy.core.notices import ArtifactAccess
-from proxy.shell.artifacts.folder import META, TRIAL_KEY, TROUBLE, ArtifactFolder, PrivateFolder, reason_of
+from proxy.shell.artifacts.folder import (
+    META,
+    PROVISIONAL_BYTES,
+    TENANT_BYTES,
+    TRIAL_KEY,
+    TROUBLE,
+    ArtifactFolder,
+    PrivateFolder,
+    reason_of,
+)
 from proxy.shell.resources import UNFINISHED, logger, remove_unfinished
 from proxy.shell.upstream import Headers
 
@@ -143,12 +152,13 @@ class Tenants:
             logger().warning("owner_secret_not_kept", file=f"{self._store.address}/{SECRET_KEY}", reason=problem)
 
     def tenant_of(self, headers: Headers) -> bytes:
-        """Sixteen bytes that are the same for the same keys."""
+        """TENANT_BYTES that are the same for the same keys; PROVISIONAL_BYTES while the replicas' secret is unknown."""
         named = dict(headers)
         keys = [] if self._shared else list(map(named.__getitem__, KEY_HEADERS & named.keys()))
         if len(keys) > 1 or (len(named) < len(headers) and keys):  # hardly ever; in their order
             keys = [value for name, value in headers if name in KEY_HEADERS]
-        return hashlib.blake2b(b"\n".join(keys), key=self._secret, digest_size=16).digest()
+        size = TENANT_BYTES if self.problem is None else PROVISIONAL_BYTES
+        return hashlib.blake2b(b"\n".join(keys), key=self._secret, digest_size=size).digest()
 
     @property
     def fleet(self) -> str | None:

@@ -83,6 +83,9 @@ TRIAL_KEY: Final = f"{META}/trial"
 TRIAL_BYTES: Final = 64 * 1024
 """Size of the test object on a disk: more than the smallest result that is cut. A full disk often has a few blocks
 left, which take a small file and no artifact. Drawn at random, as some file systems compress."""
+TENANT_BYTES, PROVISIONAL_BYTES = 16, 15
+"""Of a tenant, whose name in keys is hex; the latter of one named while the secret that replicas share is not known,
+under which nothing is kept, as no replica could read it."""
 TOUCH_SECONDS: Final = 3600
 """The use of an artifact is noted at most this often, by writing its metadata object again."""
 

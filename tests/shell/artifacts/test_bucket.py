@@ -220,7 +220,9 @@ async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_h
     with pytest.raises(ArtifactStoreUnavailable, match="the secret of tenants cannot be read"):
         await reader.find(SHORT.id, TENANT)
     assert keys(Bucket("memory://")) == set()
+    came_early = late.tenant_of([]).hex()
     late.keep_secret()
+    assert await store.keep([SHORT], came_early) == {SHORT.id}
     assert late.fleet == others.fleet is not None
     assert late.tenant_of([]) == others.tenant_of([])
     assert await store.keep([SHORT], late.tenant_of([]).hex()) == frozenset()
