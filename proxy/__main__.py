@@ -25,9 +25,6 @@ NOT_ON_WINDOWS: Final = (
     "On Windows run it in WSL (https://learn.microsoft.com/windows/wsl/) or in its container."
 )
 
-REFUSALS: Final = ("openai", "vllm", "llama.cpp", "dashscope")
-"""Servers that the demo can imitate, as in `proxy.demo.model_server`, which is not imported for the other commands."""
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status: 0 success, 1 failure, 2 invalid flags, settings or input."""
@@ -270,12 +267,6 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
     )
     flag("--turns", type=_between(6, 44), default=30, metavar="N", help="turns until the work is done (default 30)")
     flag("--seed", type=int, default=1, metavar="N", help="selects the incident to investigate (default 1)")
-    flag(
-        "--flavour",
-        choices=REFUSALS,
-        default=REFUSALS[0],
-        help="server whose error messages the model server imitates (default openai)",
-    )
     flag("--port", type=_between(0, 65_535), default=0, metavar="N", help="port of the proxy (default: any free one)")
     flag("--once", action="store_true", help="exit when the work is done; the default if output is not a terminal")
 

@@ -19,7 +19,6 @@ from typing import Final, NoReturn
 
 from proxy.commands.screen import complain, number
 from proxy.demo import (
-    FLAVOURS,
     TURNS_BESIDE_HOPS,
     Brief,
     CannotStart,
@@ -35,7 +34,7 @@ NEXT: Final = "Do the same for your agent (claude, codex, opencode, aider, any c
 
 def run(options: argparse.Namespace) -> int:
     """Run the demo; 0 if both runs took place, however they ended, 1 if the demo itself failed."""
-    brief = Brief(options.window, options.turns, options.seed, FLAVOURS[options.flavour], options.port)
+    brief = Brief(options.window, options.turns, options.seed, options.port)
     is_watched = sys.stdout.isatty() and sys.stdin.isatty() and not options.once
     say(
         f"An agent traces a failure through {brief.turns - TURNS_BESIDE_HOPS} services: {brief.turns} turns, each with "

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from proxy.demo.incident import Incident, detective, make_incident
-from proxy.demo.model_server import Flavour, create_model_server, prompt_tokens, tool_tokens
+from proxy.demo.model_server import MODEL, create_model_server, prompt_tokens, tool_tokens
 
 MAX_FILE_BYTES: Final = 4 * 1024 * 1024
 """A hundred times the largest output in this demo."""
@@ -171,51 +171,6 @@ def investigate(
     return tuple(turns)
 
 
-class _Refused(Exception):
-    """The server responded with an error; the text is its status, its code and its words."""
-
-
-@dataclass(slots=True)
-class _StreamedReply:
-    """A response, assembled from its stream."""
-
-    headers: Mapping[str, str]
-    text: str = ""
-    calls: list[dict[str, str]] = field(default_factory=list)
-    """Each with `id`, `name` and `arguments`."""
-    prompt_tokens: int = 0
-
-    def add(self, chunk: Mapping[str, Any]) -> None:
-        """One event of the stream; the last has the usage and no choice."""
-        self.prompt_tokens = (chunk.get("usage") or {}).get("prompt_tokens", self.prompt_tokens)
-        for choice in chunk.get("choices", ())[:1]:
-            delta = choice.get("delta", {})
-            self.text += delta.get("content") or ""
-            for part in delta.get("tool_calls") or ():
-                self._add_call(part["index"], part)
-
-    def _add_call(self, index: int, part: Mapping[str, Any]) -> None:
-        while len(self.calls) <= index:
-            self.calls.append({"id": "", "name": "", "arguments": ""})
-        function = part.get("function") or {}
-        for name, piece in (("id", part.get("id")), *((name, function.get(name)) for name in ("name", "arguments"))):
-            self.calls[index][name] += piece or ""
-
-    def message(self) -> dict[str, Any]:
-        """The message as it goes back into the conversation."""
-        made: dict[str, Any] = {"role": "assistant", "content": self.text or None}
-        if self.calls:
-            made["tool_calls"] = [
-                {
-                    "id": call["id"],
-                    "type": "function",
-                    "function": {"name": call["name"], "arguments": call["arguments"]},
-                }
-                for call in self.calls
-            ]
-        return made
-
-
 def _client(base_url: str) -> httpx.Client:
     """No retries, so that each refusal is seen; no proxies of the environment between two local servers."""
     return httpx.Client(base_url=base_url, headers=HEADERS, timeout=TIMEOUT_SECONDS, trust_env=False)
@@ -223,53 +178,25 @@ def _client(base_url: str) -> httpx.Client:
 
 def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> tuple[Turn, dict[str, Any] | None]:
     sent = prompt_tokens(messages) + tool_tokens(list(TOOLS))
-    request: dict[str, Any] = {
-        "model": "embedded-model",
-        "messages": messages,
-        "tools": TOOLS,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
     try:
-        reply = _streamed(client, request)
-    except _Refused as refused:
-        return Turn(number, (), sent, 0, refusal=str(refused)), None
+        response = client.post("/chat/completions", json={"model": MODEL, "messages": messages, "tools": TOOLS})
     except httpx.HTTPError as failed:
         return Turn(number, (), sent, 0, refusal=f"{type(failed).__name__}: {failed}"), None
+    if response.status_code != 200:
+        return Turn(number, (), sent, 0, refusal=_in_short(response.status_code, response.content)), None
+    body = response.json()
+    message: dict[str, Any] = body["choices"][0]["message"]
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
     turn = Turn(
         number,
-        tuple(_step(call["name"], call["arguments"]) for call in reply.calls),
+        tuple(_step(call["name"], call["arguments"]) for call in calls),
         sent,
-        reply.prompt_tokens,
-        edits=reply.headers.get("x-context-proxy-edits", ""),
-        attempts=int(reply.headers.get("x-context-proxy-attempts", "1")),
-        answer="" if reply.calls else reply.text or "(nothing)",
+        body["usage"]["prompt_tokens"],
+        edits=response.headers.get("x-context-proxy-edits", ""),
+        attempts=int(response.headers.get("x-context-proxy-attempts", "1")),
+        answer="" if calls else message["content"] or "(nothing)",
     )
-    return turn, reply.message()
-
-
-def _streamed(client: httpx.Client, request: Mapping[str, Any]) -> _StreamedReply:
-    """The streamed response. Raises _Refused, and httpx.HTTPError for a connection that fails."""
-    with client.stream("POST", "/chat/completions", json=request) as response:
-        if response.status_code != 200:
-            raise _Refused(_in_short(response.status_code, response.read()))
-        reply = _StreamedReply(response.headers)
-        for event in _events(response.iter_lines()):
-            if "error" in event:
-                raise _Refused(_in_short(response.status_code, json.dumps(event).encode()))
-            reply.add(event)
-    return reply
-
-
-def _events(lines: Iterator[str]) -> Iterator[Mapping[str, Any]]:
-    """The content of the stream's events.
-
-    >>> list(_events(iter([": waiting", 'data: {"a": 1}', "", "data: [DONE]"])))
-    [{'a': 1}]
-    """
-    for line in lines:
-        if line.startswith("data: ") and line != "data: [DONE]":
-            yield json.loads(line.removeprefix("data: "))
+    return turn, message
 
 
 def _in_short(status: int, body: bytes) -> str:
@@ -335,7 +262,6 @@ class Brief:
     turns: int
     """Turns that the work takes if everything is visible."""
     seed: int
-    flavour: Flavour
     port: int
     """The proxy's; 0 for any free one."""
 
@@ -359,7 +285,7 @@ Report = Callable[[str, Turn], None]
 def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
     """Start both servers and let the agent work twice; the servers run until the block ends. Raises CannotStart."""
     incident = make_incident(brief.turns - TURNS_BESIDE_HOPS, brief.seed)
-    model = create_model_server(brief.window_tokens, detective, brief.flavour)
+    model = create_model_server(brief.window_tokens, detective)
     with ExitStack() as stopped_at_the_end:
         enter = stopped_at_the_end.enter_context
         folder = Path(enter(tempfile.TemporaryDirectory(prefix="context-proxy-demo-")))

@@ -15,7 +15,7 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy.__main__ import _parser
 from proxy.commands.demo import line, picture, run, show, verdict
-from proxy.demo import OPENAI, Brief, CannotStart, Contest, Run, Turn, make_incident
+from proxy.demo import Brief, CannotStart, Contest, Run, Turn, make_incident
 from tools.ports import held_port
 
 
@@ -86,9 +86,7 @@ def test_the_demo_needs_nothing_but_what_the_proxy_needs():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE_SECONDS)
 
 
-@pytest.mark.parametrize(
-    "flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--flavour", "x"), ("--port", "0" * 4000)]
-)
+@pytest.mark.parametrize("flags", [("--turns", "5"), ("--turns", "45"), ("--window", "100"), ("--port", "0" * 4000)])
 def test_flags_out_of_range_are_refused(flags, capsys):
     with pytest.raises(SystemExit):
         options(*flags)
@@ -141,7 +139,7 @@ DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
 
 
 def held(direct, proxied):
-    return Contest(Brief(16_000, 3, 1, OPENAI, 0), Run(direct, "right"), Run(proxied, "right"), URL)
+    return Contest(Brief(16_000, 3, 1, 0), Run(direct, "right"), Run(proxied, "right"), URL)
 
 
 def test_the_picture_of_both_runs_says_where_the_direct_one_was_refused():

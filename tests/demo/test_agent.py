@@ -11,7 +11,6 @@ from support.upstream import scripted
 from support.waiting import PATIENCE_SECONDS
 
 from proxy.demo import (
-    FLAVOURS,
     Call,
     CannotStart,
     HasDefect,
@@ -27,15 +26,14 @@ from proxy.demo import (
 )
 
 
-def work(window_tokens, flavour, folder):
+def work(window_tokens, folder):
     incident = make_incident(8)
-    with serving(create_model_server(window_tokens, detective, FLAVOURS[flavour])) as url:
+    with serving(create_model_server(window_tokens, detective)) as url:
         return investigate(url, incident.task, Toolbox(incident, folder), 40, lambda _: None)
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour, tmp_path):
-    turns = work(16_000, flavour, tmp_path)
+def test_the_direct_run_dies_where_the_conversation_passes_the_window(tmp_path):
+    turns = work(16_000, tmp_path)
     assert [bool(turn.refusal) for turn in turns] == [False] * (len(turns) - 1) + [True]
     assert all(turn.conversation_tokens == turn.prompt_tokens < 16_000 for turn in turns[:-1])
     assert turns[-1].conversation_tokens >= 16_000
@@ -43,13 +41,13 @@ def test_the_direct_run_dies_where_the_conversation_passes_the_window(flavour, t
 
 
 def test_the_refusal_is_shown_with_its_code_and_the_servers_words(tmp_path):
-    last = work(16_000, "openai", tmp_path)[-1]
+    last = work(16_000, tmp_path)[-1]
     start = "400 context_length_exceeded: This model's maximum context length is 16000 tokens. However, your messages "
     assert last.refusal.startswith(f"{start}resulted in {last.conversation_tokens} tokens (")
 
 
 def test_the_same_agent_finishes_where_the_window_is_large(tmp_path):
-    turns = work(200_000, "openai", tmp_path)
+    turns = work(200_000, tmp_path)
     assert len(turns) == 12
     assert turns[-1].answer == f"After 8 services: {make_incident(8).answer}"
 

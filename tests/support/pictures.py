@@ -20,7 +20,7 @@ import httpx
 from proxy.app import create_app
 from proxy.commands.demo import picture
 from proxy.config import Settings
-from proxy.demo import OPENAI, Brief, Incident, Toolbox, hold_contest, make_incident
+from proxy.demo import Brief, Incident, Toolbox, hold_contest, make_incident
 from support.browser import CHROMIUM, Page, browser
 from support.serving import serving
 from support.upstream import Answer, Sent, listening, model_server, words
@@ -106,7 +106,7 @@ def take(page: Page, root: str) -> None:
 
 def take_story(page: Page) -> None:
     """The demo, held as `make demo` holds it: both runs in one picture."""
-    with hold_contest(Brief(16_000, 30, 1, OPENAI, 0), lambda *_: None) as contest:
+    with hold_contest(Brief(16_000, 30, 1, 0), lambda *_: None) as contest:
         page.open("about:blank", width=STORY[0], height=STORY[1])
         page.open(picture(contest), width=STORY[0], height=STORY[1])
         page.until("document.querySelector('#strip .bad-end')")

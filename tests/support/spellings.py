@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from proxy.demo import InvalidRequest, check_messages
 from support import messages_journey, responses_journey, valid_messages, valid_ollama, valid_responses
 from support.media_samples import PDF, PNG, anthropic_block, data_url, file_part, image_part
+from support.upstream.chat_answers import InvalidRequest, check_messages
 
 Json = dict[str, Any]
 Items = list[Json]

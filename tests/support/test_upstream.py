@@ -24,9 +24,11 @@ from support.upstream import (
     SocketServer,
     Usage,
     once,
+    scripted,
     worker,
 )
 from support.upstream.__main__ import model_of, parser
+from support.upstream.chat_answers import REFUSALS, Load
 
 LOG = "line 17: took 4 ms\n" * 200
 MESSAGES, RESPONSES = (FACES[name].path for name in ("messages", "responses"))
@@ -407,3 +409,70 @@ def test_as_a_process_it_has_the_same_script():
     model = model_of(parser().parse_args(line))
     assert model.rules[1:] == [Over("prompt", 9, "vllm"), Over("images", 2, status=413, arrives="first event")]
     assert answer_of(model, "chat", conversation_of("chat")).status == 400
+
+
+REFUSED = Load(message_tokens=36_000, tool_tokens=182, reply_tokens=None, window_tokens=32_768)
+REAL_WORDS = {
+    "openai": (
+        "This model's maximum context length is 32768 tokens. However, your messages resulted in 36182 tokens (36000 "
+        "in the messages, 182 in the functions). Please reduce the length of the messages or functions."
+    ),
+    "vllm": (
+        "This model's maximum context length is 32768 tokens. However, your request has 36182 input tokens. Please "
+        "reduce the length of the input messages."
+    ),
+    "llama.cpp": "request (36182 tokens) exceeds the available context size (32768 tokens), try increasing it",
+    "dashscope": "<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 32767]",
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_each_server_refuses_in_its_own_words(name):
+    assert REFUSALS[name](REFUSED)["error"]["message"] == REAL_WORDS[name]
+
+
+def test_a_script_continues_when_its_older_turns_are_gone():
+    script = {"role": "user", "content": "call a {}\ncall b {}\ncall c {}"}
+    second = {
+        "role": "assistant",
+        "content": scripted([script, {"role": "assistant", "content": "Script step 1"}]).text,
+    }
+    reply = scripted([script, second, {"role": "tool", "content": "short"}])
+    assert [call.name for call in reply.calls] == ["c"]
+
+
+def test_a_new_script_starts_from_its_first_line():
+    old = [{"role": "user", "content": "call a {}"}, {"role": "assistant", "content": "Script step 1"}]
+    reply = scripted([*old, {"role": "user", "content": "call b {}\nand c {}"}])
+    assert [call.name for call in reply.calls] == ["b", "c"]
+
+
+def test_a_script_for_an_agent_that_reads_its_calls_from_the_text_is_written_as_fenced_blocks():
+    script = {"role": "user", "content": "write shell cat a.txt\ncall b {}"}
+    first = scripted([script])
+    assert (first.text, first.calls) == ("Script step 1\n```shell\ncat a.txt\n```", ())
+    second = scripted([script, {"role": "assistant", "content": first.text}, {"role": "system", "content": "seen"}])
+    assert [call.name for call in second.calls] == ["b"]
+
+
+HELLO = {"role": "user", "content": "hello"}
+CALLED = {"role": "assistant", "content": None, "tool_calls": [{"id": "a"}, {"id": "b"}]}
+RESULTS = {name: {"role": "tool", "tool_call_id": name, "content": "seen"} for name in "ab"}
+ALONE = "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'."
+OPEN = "The following tool_call_ids did not have response messages: b"
+
+
+@pytest.mark.parametrize(
+    ("messages", "complaint"),
+    [
+        ([HELLO, CALLED, RESULTS["b"], RESULTS["a"]], ""),
+        ([HELLO, RESULTS["a"]], ALONE),
+        ([HELLO, CALLED, RESULTS["a"], RESULTS["a"]], ALONE),
+        ([HELLO, CALLED, RESULTS["a"]], OPEN),
+        ([HELLO, CALLED, RESULTS["a"], HELLO], OPEN),
+        ([{"role": "x"}], "Invalid value for 'messages[0].role'."),
+    ],
+)
+def test_chat_demands_that_calls_and_results_pair_up(messages, complaint):
+    (said,) = FACES["chat"].complaints({"messages": messages}) or [""]
+    assert complaint in said if complaint else said == ""

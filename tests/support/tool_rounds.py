@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from proxy.demo import Call, Completion, Reply
+from proxy.demo import Call, Reply
 from support.overflow_words import conversation
 from support.upstream import Scene
+from support.upstream.chat_answers import Completion
 from support.upstream.scenes import streaming
 
 FETCH = {"type": "function", "function": {"name": "fetch", "parameters": {"type": "object", "properties": {}}}}

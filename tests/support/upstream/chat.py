@@ -1,7 +1,4 @@
-"""Answers of `/v1/chat/completions`: whole, as events, and every form in which a request is refused for its length.
-
-Rule: what the embedded model server of the demo says is said here in the same bytes.
-"""
+"""Answers of `/v1/chat/completions`: whole, as events, and every form in which a request is refused for its length."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from proxy.demo import FLAVOURS, Call, Completion, InvalidRequest, Load, check_messages, prompt_tokens, tool_tokens
+from proxy.demo import Call, prompt_tokens, tool_tokens
 from proxy.demo import Reply as DemoReply
+from support.upstream.chat_answers import REFUSALS, Completion, InvalidRequest, Load, check_messages
 from support.upstream.replies import ON_EVERY_API, Answer, Json, Refusal, Reply, Usage, as_json
 
 
@@ -18,7 +16,7 @@ def _of_flavour(name: str) -> Refusal:
     def refusal(body: Mapping[str, Any], sent: int, limit: int) -> Answer:
         tools = tool_tokens(body.get("tools"))
         load = Load(max(0, sent - tools), min(tools, sent), _reply_limit(body) or None, limit)
-        return as_json(dict(FLAVOURS[name].refusal(load)), 400)
+        return as_json(dict(REFUSALS[name](load)), 400)
 
     return refusal
 
@@ -37,7 +35,7 @@ class Chat:
     counted_at, held_by = "", ""
 
     def __init__(self) -> None:
-        self.refusals: Mapping[str, Refusal] = {name: _of_flavour(name) for name in FLAVOURS} | ON_EVERY_API
+        self.refusals: Mapping[str, Refusal] = {name: _of_flavour(name) for name in REFUSALS} | ON_EVERY_API
 
     def items(self, body: Mapping[str, Any]) -> list[Any]:
         return list(body.get("messages") or ())

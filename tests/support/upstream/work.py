@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from proxy.demo import CREATED, FLAVOURS, MODEL, Policy
+from proxy.demo import MODEL, Policy
+from support.upstream.chat_answers import CREATED, LISTED
 from support.upstream.mind import scripted
 from support.upstream.model import ScriptedModel
 from support.upstream.replies import Answer, Call, calls_of, next_reply, steps_done
@@ -74,7 +75,7 @@ def following(policy: Policy) -> Says:
 
 
 def model_server(window_tokens: int, flavour: str = "openai") -> ScriptedModel:
-    """The demo's model server: a model with a window that plays the script in its newest user message."""
+    """A model with a window that plays the script in its newest user message."""
     listed = {"id": MODEL, "object": "model", "created": CREATED, "owned_by": "context-proxy"}
-    lists = [listed | dict(FLAVOURS[flavour].model_fields(window_tokens))]
+    lists = [listed | dict(LISTED[flavour](window_tokens) if flavour in LISTED else {})]
     return ScriptedModel([valid, Over("total", window_tokens, flavour)], following(scripted), lists=lists)
