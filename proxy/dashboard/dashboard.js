@@ -185,7 +185,7 @@ function rowOf(decision) {
 
 const NOTHING = {
   changed: "No request had to be changed.", cured: "No refusal had to be cured.", troubled: "Every request was answered.",
-  warned: "No request came with a warning.", guessed: "The window of each request is known.",
+  warned: "No request came with a warning.", guessed: "No request comes near a guessed window.",
 };
 
 function sayIfEmpty() {
@@ -292,7 +292,7 @@ function showOverview(found) {
   setIf("cache", totals.cacheable_tokens, () => percent.format(totals.cached_tokens / totals.cacheable_tokens)
     + (found.usd?.by_cache ? `, ${money.format(found.usd.by_cache)} less` : ""));
   setIf("own", found.own_ms.length, () => inTime(found.own_ms[0]));
-  byId("total-own").title = found.own_ms.length ? `half of the latest requests within ${inTime(found.own_ms[0])}, 95 % within ${inTime(found.own_ms[1])}` : "";
+  byId("total-own").title = found.own_ms.length ? inWaits(found.own_ms) : "";
   for (const [show, count] of [["changed", totals.edited], ["cured", totals.cured], ["troubled", totals.unanswered]]) {
     const button = byId("filters").querySelector(`[data-filter=${show}]`);
     button.textContent = button.textContent.split(" ")[0] + (count ? ` ${whole.format(count)}` : "");
@@ -376,9 +376,6 @@ function roundUp(number) {
   return [1, 2, 3, 4, 5, 6, 8, 10].find((times) => times * unit >= number) * unit;
 }
 
-/** The labels of an axis, from the top down. */
-const scaleOf = (...labels) => element("span", "scale", ...labels.map((label) => element("span", "", label)));
-
 let timeline = []; // beginnings of the bars that are shown
 
 function showBars({ bars: found, bar_seconds: width, hours, totals, kept_since: kept }) {
@@ -417,19 +414,20 @@ function showUpstreams({ upstreams }) {
         const bar = bars.get(at);
         return columnOf(`${when}: ${bar ? words(bar) : "nothing"}`, top, bar ? pieces(bar) : []);
       }));
-      return element("span", `mini ${kind}`, scaleOf(label, "0"), columns);
+      return element("span", `mini ${kind}`, element("span", "scale", element("span", "", label), element("span", "", 0)), columns);
     };
-    const facts = [one.problem ? "does not answer" : one.requests ? `${whole.format(one.unanswered)} of ${whole.format(one.requests)} not answered` : "no request in this time"];
-    if (one.unanswered) facts.push(percent.format(one.unanswered / one.requests));
-    const item = element("li", one.level, element("b", "", one.upstream), element("span", "", facts.join(" · ")));
+    const share = one.unanswered ? ` · ${percent.format(one.unanswered / one.requests)}` : "";
+    const inAll = ({ unanswered, requests }) => `${whole.format(unanswered)} of ${whole.format(requests)} not answered`;
+    const facts = one.problem ? "does not answer" : one.requests ? inAll(one) + share : "no request in this time";
+    const item = element("li", one.level, element("b", "", one.upstream), element("span", "", facts));
     if (one.first_byte_ms.length) item.append(element("span", "dim", `first byte: ${inWaits(one.first_byte_ms)}`));
     if (one.requests) {
       item.append(element("span", "minis",
-        chart("errors", worst, percent.format(worst), (bar) => [["error", rate(bar)]], (bar) => `${whole.format(bar.unanswered)} of ${whole.format(bar.requests)} not answered`),
+        chart("errors", worst, percent.format(worst), (bar) => [["error", rate(bar)]], inAll),
         chart("waits", slowest, inTime(slowest), ({ first_byte_ms: [half, slow] }) => (half === undefined ? [] : [["slow", slow - half], ["wait", half]]),
           (bar) => (bar.first_byte_ms.length ? `first byte ${inWaits(bar.first_byte_ms)}` : "no answer"))));
       item.lastChild.setAttribute("role", "img");
-      item.lastChild.setAttribute("aria-label", `${one.upstream} over time: ${facts.join(", ")}; slowest first byte up to ${inTime(slowest)}`);
+      item.lastChild.setAttribute("aria-label", `${one.upstream} over time: ${facts}; slowest first byte up to ${inTime(slowest)}`);
     }
     return item;
   }));
@@ -627,7 +625,7 @@ function showOnly() {
   const { conversation, upstream, since, show } = selected;
   const only = [];
   if (show === "warned") only.push("with a warning");
-  if (show === "guessed") only.push("fitted to a guessed window");
+  if (show === "guessed") only.push("longer than half of a guessed window");
   if (upstream) only.push(upstream === "-" ? "that were sent nowhere" : `to ${upstream}`);
   if (since) only.push(`since ${atTime(since, !isToday(since), 1)}`);
   if (conversation) only.push(`of conversation ${conversation}`);

@@ -49,8 +49,14 @@ AGENTS: Final = (
 IN_THE_PICTURE: Final = AGENTS[-1].model
 
 
+DOWN: Final = "glm-4.6"
+"""A model whose server fails."""
+
+
 def busy(sent: Sent) -> Answer | None:
-    """Refuse for a rate, sometimes."""
+    """Refuse for a rate, sometimes, and fail for one model."""
+    if sent.json["model"] == DOWN:
+        return sent.face.error("bad gateway", 502)
     return sent.face.error("Rate limit reached", 429, code="rate_limit_exceeded") if sent.number % 40 == 39 else None
 
 
@@ -76,6 +82,24 @@ def work(agent: Agent, url: str, folder: Path) -> None:
     with httpx.Client(headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
         for request in requests_of(agent, make_incident(12), folder):
             client.post(f"{url}/chat/completions", json=request)
+
+
+def fail(url: str) -> None:
+    """An agent whose model is down asks again and again."""
+    headers = {"authorization": f"Bearer {KEY}", "user-agent": "crush/0.9"}
+    with httpx.Client(headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
+        for _ in range(14):
+            client.post(
+                f"{url}/chat/completions", json={"model": DOWN, "messages": [{"role": "user", "content": "hi"}]}
+            )
+
+
+def take_trouble(page: Page, root: str) -> None:
+    """What is wrong, and the requests that show it, one click away."""
+    page.open("about:blank", width=WIDE[0], height=WIDE[1])
+    page.open(root, width=WIDE[0], height=WIDE[1])
+    page.until("document.querySelector('#troubles .bad a')")
+    page.screenshot(DOCS / "dashboard-trouble.png")
 
 
 def take(page: Page, root: str) -> None:
@@ -135,6 +159,8 @@ def main() -> int:
                         done.result()
                 with browser(folder / "chromium") as page:
                     take(page, url.removesuffix("v1"))
+                    fail(url)
+                    take_trouble(page, url.removesuffix("v1"))
                     take_story(page)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

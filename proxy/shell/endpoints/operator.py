@@ -108,7 +108,7 @@ class Search(BaseModel):
     conversation."""
     show: Literal["all", "changed", "troubled", "cured", "warned", "guessed"] = "all"
     """`changed`: edited; `troubled`: not answered; `cured`: answered after a refusal; `warned`: with a warning;
-    `guessed`: fitted to a window that no source states."""
+    `guessed`: longer than half of a window that no source states."""
     conversation: Annotated[str, Field(max_length=64)] = ""
     """Only the requests of this conversation."""
     model: Annotated[str, Field(max_length=256)] = ""

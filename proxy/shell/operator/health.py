@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlencode
 
-from proxy.shell.telemetry import FAILED, REFUSED, UNNAMED, Table
+from proxy.shell.telemetry import FAILED, GUESSED, REFUSED, UNNAMED, Table
 
 BURST_SECONDS: Final = 300.0
 """How far back the level `bad` looks."""
@@ -76,8 +76,8 @@ _RULES: Final = (
         "{name}: {these} silently cut by its server; give it a larger window",
     ),
     _Rule(
-        *("model", "window_is_guessed", {"show": "guessed"}),
-        "{name}: no source states its window; {these} fitted to a guess",
+        *("model", GUESSED, {"show": "guessed"}),
+        "{name}: no source states its window; {these} longer than half of the guess",
     ),
 )
 

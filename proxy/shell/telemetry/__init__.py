@@ -14,6 +14,7 @@ from proxy.shell.telemetry.record import (
 from proxy.shell.telemetry.recorder import Recorder
 from proxy.shell.telemetry.table import (
     FAILED,
+    GUESSED,
     MAX_DECISIONS,
     MAX_TURNS,
     REFUSED,
@@ -27,6 +28,7 @@ from proxy.shell.telemetry.table import (
 __all__ = [
     "FAILED",
     "FILE_NAME",
+    "GUESSED",
     "MAX_DECISIONS",
     "MAX_TURNS",
     "REFUSED",

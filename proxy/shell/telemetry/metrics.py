@@ -79,8 +79,8 @@ _COUNTERS: Final[Mapping[str, tuple[str, *tuple[str, ...]]]] = {
     "overflows": ("Refusals for length by the upstream, by kind.", "kind"),
     "overflows_cured": ("Chat requests that the upstream refused for length and that were answered all the same.",),
     "warned_requests": (
-        "Chat requests that need attention though they may be answered, by reason: `window_guessed`, fitted to a "
-        "window that no source states; `window_too_small`, silently cut by the server.",
+        "Chat requests that need attention though they may be answered, by reason: `window_guessed`, longer than half "
+        "of a window that no source states; `window_too_small`, silently cut by the server.",
         *("reason", "upstream"),
     ),
     "edits": (
@@ -215,7 +215,7 @@ class Metrics(Collector):
             counter.inc(tokens or 0)
         if record.too_long and record.went_well:
             self.counters["overflows_cured"].inc()
-        if record.window_is_guessed:
+        if record.hangs_on_a_guess:
             self.counters["warned_requests"].labels("window_guessed", record.upstream).inc()
         if record.warning:
             self.counters["warned_requests"].labels(record.warning, record.upstream).inc()

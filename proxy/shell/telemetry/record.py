@@ -353,6 +353,11 @@ class RequestRecord(_Progress):
         return not self.went_well and not self.is_clients_doing
 
     @property
+    def hangs_on_a_guess(self) -> bool:
+        """True if its window is a guess, and it takes more than half of that."""
+        return self.window_is_guessed and 2 * self.tokens_before > (self.window_tokens or 0)
+
+    @property
     def went_well(self) -> bool:
         """Whether the client got a whole response that is not an error."""
         return self.outcome == RequestOutcome.ANSWERED

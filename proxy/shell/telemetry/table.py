@@ -41,6 +41,8 @@ _BLAMELESS: Final = ("answered", "refused", "context_length_exceeded", "client_l
 UNNAMED: Final = "-"
 """Stands in a filter for no model, and for the upstream of what was sent nowhere."""
 REFUSED: Final = "outcome = 'refused'"
+GUESSED: Final = "window_is_guessed AND 2 * tokens_before > window_tokens"
+"""Requests for which it matters that their window is a guess; as `RequestRecord.hangs_on_a_guess`."""
 FAILED: Final = f"outcome NOT IN {_BLAMELESS}"
 _SUMMED: Final = (
     *("model", "upstream", "client", "status", "outcome", "edits", "too_long", "fitted", "tokens_saved"),
@@ -80,7 +82,7 @@ _FILTERS: Final = {
     "troubled": "outcome <> 'answered'",
     "cured": "troubled = 1",
     "warned": "warning IS NOT NULL",
-    "guessed": "window_is_guessed",
+    "guessed": GUESSED,
     "conversation": "conversation = :conversation",
     "model": f"coalesce(nullif(model, ''), '{UNNAMED}') = :model",
     "client": "client = :client",

@@ -160,7 +160,8 @@ TOO_LONG: dict[str, Any] = {"outcome": "context_length_exceeded", "status": 400}
         ({"troubles": 50, "members": {"outcome": "refused", "status": 404}, "others": 0}, []),
         ({"troubles": 1, "members": TOO_LONG, "others": 99}, ["bad"]),
         ({"troubles": 1, "members": {"warning": "window_too_small"}, "others": 99}, ["warn"]),
-        ({"troubles": 1, "members": {"window_is_guessed": True}, "others": 99}, ["warn"]),
+        ({"troubles": 1, "members": {"window_is_guessed": True, "window_tokens": 5_999}, "others": 99}, ["warn"]),
+        ({"troubles": 1, "members": {"window_is_guessed": True, "window_tokens": 6_000}, "others": 99}, []),
         ({"troubles": 5, "members": {"outcome": "client_left", "status": 0}, "others": 0}, []),
     ],
 )

@@ -95,7 +95,8 @@ def recorded(**fields):
 
 
 def test_a_request_that_needs_attention_is_counted_although_it_was_answered(metrics):
-    metrics.finished(recorded(window_is_guessed=True))
+    metrics.finished(recorded(window_is_guessed=True, tokens_before=5, window_tokens=9))
+    metrics.finished(recorded(window_is_guessed=True, tokens_before=4, window_tokens=9))
     metrics.finished(recorded(warning="window_too_small"))
     metrics.finished(recorded())
     counted = {name: count for name, count in values(metrics).items() if name.startswith("warned")}

@@ -111,7 +111,7 @@ def test_what_was_cured_warned_about_or_guessed_is_found_by_itself(table):
             entry("cured", attempts=2, upstream="a:1"),
             entry("lost", attempts=2, outcome="refused", status=400, upstream="a:1"),
             entry("warned", warning="window_too_small", upstream="b:1"),
-            entry("guessed", window_is_guessed=True, upstream=""),
+            entry("guessed", window_is_guessed=True, tokens_before=5, window_tokens=9, upstream=""),
         ]
     )
     assert ids(table, cured=True) == ["cured"]
