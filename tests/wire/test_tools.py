@@ -94,6 +94,7 @@ def test_the_clients_bytes_stay_and_ours_follow(wire: Wire, written: bytes) -> N
     said = found.get("function", found)
     assert (said["name"], said["description"]) == (SPEC.name, SPEC.description)
     assert said.get("parameters", said.get("input_schema")) == SPEC.schema
+    assert len(own) <= 540, "120 tokens, which small windows pay in every turn"
 
 
 @ON_EVERY_WIRE

@@ -448,13 +448,12 @@ SIZES: Final[Phrases] = {
 
 
 TOOL: Final[Mapping[str, str]] = {
-    "what": "Finds and reads what was cut from tool results or left out of this conversation: notices that begin with "
-    "[context-proxy: name it. grep without id searches all of it; id and lines read on. Call it alone.",
-    "id": "tool_NAME_HASH.txt, as in a notice or a match; with grep alone: everything",
-    "lines": "400-480, or -80 for the last 80",
-    "grep": "Regular expression, or words: matching lines, newest first",
-    "context": "Lines around each match",
-    "json": "JSON Pointer: /messages/3/content",
+    "what": "Reads what [context-proxy: notices say was cut or left out. grep without id searches all of it; id with "
+    "lines reads on. Call it alone.",
+    "id": "From a notice or match",
+    "lines": "400-480 or -80",
+    "grep": "Regex or words",
+    "json": "JSON Pointer",
 }
 """Description and parameters of the proxy's own tool; English whatever the language of the notices, like the names in
 it."""

@@ -83,7 +83,7 @@ SPEC: Final = ToolSpec(
             "id": {"type": "string", "description": TOOL["id"]},
             "lines": {"type": "string", "description": TOOL["lines"]},
             "grep": {"type": "string", "description": TOOL["grep"]},
-            "context": {"type": "integer", "description": TOOL["context"]},
+            "context": {"type": "integer"},
             "json": {"type": "string", "description": TOOL["json"]},
         },
     },
