@@ -59,7 +59,7 @@ check: .venv/made ## lint, format, types, imports
 bench: .venv/made ## CPU against nginx, written to docs/benchmarks.md
 	@$(BIN)/python -m tools.bench --write docs/benchmarks.md
 
-pictures: .venv/made ## the dashboard's pictures in docs/, taken anew with Chromium
+pictures: .venv/made ## README's picture, of the demo, and the dashboard's in docs/, taken anew with Chromium
 	@PYTHONPATH=.:tests $(BIN)/python -m support.pictures
 
 faults: .venv/made ## what may go wrong, tried; written to docs/reliability.md; SOAK=minutes of mixed traffic

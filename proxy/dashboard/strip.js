@@ -1,8 +1,8 @@
-// One conversation as a picture: what the agent sent, turn by turn, above what the model saw; and what a turn has cut, as
-// messages. Rule: content is read with the key that it came with, and is put in as text; everything else is sizes.
+// One conversation as a picture, and what each turn has cut, as messages. Rule: content is read with the key that it came
+// with, and is put in as text; everything else is sizes.
 "use strict";
 
-const TURNS = 1000;
+const range = byId("turn-range");
 const STAYS_MILLISECONDS = 60_000; // how long the page stays with a conversation while others are under way
 const LEAST_CUT = 0.01; // of the prompt budget: estimates move by less
 const MAX_READ_BYTES = 2 ** 21; // of an artifact that is shown as messages; a longer one is paged
@@ -72,7 +72,7 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
   if (direct) {
     const [x, high] = [middle(direct - 1), y(shares[direct - 1] ?? 1)];
     parts.push(line("leader", `M${x} ${top - 6}V${high - 9}`), cross("x big", x, high - 1, 6), cross("x", x, first, dot),
-      words(`directly: ${isWide ? "refused at " : ""}turn ${direct}`, x + 8, top + 4, "name bad-end"));
+      words(`directly: ${isWide ? "refused at " : ""}turn ${direct}`, x < right - 200 ? x + 8 : x - 8, top + 4, "name bad-end", x < right - 200 ? "start" : "end"));
     for (let place = 0; place < direct - 1; place += 1) parts.push(disc("dot past", middle(place), first, dot));
     if (isWide) parts.push(words("directly", 0, first + 4, "name"));
   }
@@ -144,7 +144,6 @@ function showStory() {
       ? `too long for the window, yet answered; ${short.format(one.tokens_saved)} tokens saved` : "no request was too long"]] : [];
   byId("story-facts").replaceChildren(...facts.map(([name, value, more]) =>
     element("div", "", element("dt", "", name), element("dd", "", value), element("dd", "more", more))));
-  const range = byId("turn-range");
   story.drawn = pictureOf(turns, { width: Math.max(280, byId("strip").clientWidth), height: isLarge ? 236 : 92,
     direct: isLarge ? Number(selected.direct) : 0, runs: story.runs });
   const { picture, left, step, tall, count } = story.drawn;
@@ -165,8 +164,7 @@ function showConversations(conversations) {
     const latest = turns.at(-1);
     const spark = element("span", "spark", pictureOf(turns, { width: 400, height: 42, isBare: true }));
     spark.setAttribute("role", "img");
-    spark.setAttribute("aria-label", latest
-      ? `grew from ${whole.format(turns[0].tokens_before)} to ${whole.format(latest.tokens_before)} tokens; ${whole.format(latest.tokens_after)} are sent` : "not read");
+    spark.setAttribute("aria-label", turnInWords(turns, turns.length - 1));
     const facts = [counted(one.requests, "request"), one.changed && `${whole.format(one.changed)} edited`, one.troubled && counted(one.troubled, "problem")];
     const button = element("button", "conversation", element("span", "model", titleOf(one)),
       element("span", "dim", `${atTime(one.began, !isToday(one.began))} – ${atTime(one.ended, !isToday(one.ended))} · ${[one.session && one.client, one.model].filter(Boolean).join(" · ")}`),
@@ -183,7 +181,7 @@ function showConversations(conversations) {
 function pointAt(number) {
   const said = turnInWords(sized(), number - 1);
   byId("turn-words").textContent = said;
-  byId("turn-range").setAttribute("aria-valuetext", said);
+  range.setAttribute("aria-valuetext", said);
   const { picture, left, step, tall, top } = story.drawn;
   picture.querySelector(".pointed")?.remove();
   if (number) picture.append(drawn("rect", { class: "pointed", x: left + (number - 1) * step, y: top - 8, width: step, height: tall - top - 12 }));
@@ -209,7 +207,7 @@ function textOf(value) {
   return [textOf(value.text ?? value.thinking ?? value.content ?? value.output ?? value.summary), called, textOf(value.tool_calls)].filter(Boolean).join("\n");
 }
 
-/** The messages of an artifact, each with its place and text; none if it holds none, or is too large to be read whole. */
+/** The messages of an artifact; none if it holds none, or is too large to be read whole. */
 async function messagesOf(name) {
   if (!name.startsWith("tool_messages_")) return [];
   try {
@@ -221,8 +219,7 @@ async function messagesOf(name) {
   }
 }
 
-/** What was taken out and what stands in its place, for those who may read it: the store asks for the key that it came
- * with. */
+/** What was taken out and what stands in its place, for the key that it came with. */
 function artifactOf(name, request, isOpen = false) {
   const link = element("a", "mono", name);
   Object.assign(link, { href: `artifacts/${encodeURIComponent(name)}`, target: "_blank", rel: "noopener noreferrer" });
@@ -330,9 +327,9 @@ async function showTurn() {
     const seek = element("input", "");
     Object.assign(seek, { type: "search", placeholder: "Find in what was cut", maxLength: 200, ariaLabel: "Find in what was cut" });
     seek.addEventListener("input", find);
-    const all = linkOf("The whole request", (button) => openById(turn.request_id, button));
-    const title = element("h3", "", `Turn ${number} cut ${cut.length ? counted(cut.length, "message") : "nothing more"}`);
-    place.replaceChildren(element("div", "turn-head", title, cut.length && agentKey ? seek : null, all),
+    place.replaceChildren(element("div", "turn-head",
+      element("h3", "", `Turn ${number} cut ${cut.length ? counted(cut.length, "message") : "nothing more"}`), cut.length && agentKey ? seek : null,
+      linkOf("The whole request", (button) => openById(turn.request_id, button))),
       ...[...runsOf(cut)].map((run) => cutInWords(run, turn.request_id)));
     askFiles();
   } catch (error) {
@@ -390,7 +387,7 @@ async function askFiles() {
 /** Load the conversation that is chosen, or the latest one. */
 async function askStory() {
   const name = selected.conversation;
-  const { conversations: [found = null] } = await ask(`conversations?${new URLSearchParams({ limit: 1, turns: TURNS, conversation: name })}`);
+  const { conversations: [found = null] } = await ask(`conversations?${new URLSearchParams({ limit: 1, turns: 1000, conversation: name })}`);
   if (name !== selected.conversation) return undefined;
   if (found && !name && selected.direct) return narrow({ conversation: found.conversation });
   if (found?.conversation !== story.of?.conversation) Object.assign(story, { blocks: [], turn: 0, files: undefined, folder: undefined });
@@ -432,14 +429,13 @@ function storyTakes({ decisions, running }) {
 }
 
 byId("story-open").addEventListener("click", () => narrow({ ...CLEAR, view: "requests", conversation: selected.conversation ? "" : story.of.conversation }));
-byId("turn-range").addEventListener("input", () => pointAt(Number(byId("turn-range").value)));
-byId("turn-range").addEventListener("change", () => {
-  story.turn = Number(byId("turn-range").value);
+for (const name of ["input", "pointerleave"]) range.addEventListener(name, () => pointAt(Number(range.value)));
+range.addEventListener("change", () => {
+  story.turn = Number(range.value);
   if (selected.conversation) showTurn();
   else byId("story-open").click();
 });
-byId("turn-range").addEventListener("pointermove", ({ offsetX }) => pointAt(Math.max(1, Math.min(sized().length, Math.ceil(offsetX / story.drawn.step)))));
-byId("turn-range").addEventListener("pointerleave", () => pointAt(Number(byId("turn-range").value)));
+range.addEventListener("pointermove", ({ offsetX }) => pointAt(Math.max(1, Math.min(sized().length, Math.ceil(offsetX / story.drawn.step)))));
 new ResizeObserver(() => {
   if (story.of && byId("strip").clientWidth !== story.width) showStory();
   story.width = byId("strip").clientWidth;

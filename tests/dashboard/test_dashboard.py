@@ -511,7 +511,7 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page):
     assert "12 requests" in page.value(f"{grown}.innerText")
     assert page.value(f"{grown}.querySelectorAll('rect.saw').length") == 12
     label = page.value(f"{grown}.querySelector('[role=img]').ariaLabel")
-    assert re.match(r"grew from [\d,]+ to [\d,]+ tokens; [\d,]+ are sent", label)
+    assert re.match(r"Turn 12: [\d,]+ tokens from the agent, [\d,]+ for the model", label)
     page.value(f"{grown}.click()")
     page.until(f"{ROWS}.length === 12")
     assert "Only requests of conversation" in shown(page, "#only")

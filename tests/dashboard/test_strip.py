@@ -205,6 +205,24 @@ def test_a_new_turn_is_drawn_when_it_ends(page, stage):
     assert shown(page, "#turn-words").startswith(f"Turn {TURNS + 1}: ")
 
 
+@pytest.mark.parametrize("width", [300, 1400])
+@pytest.mark.parametrize("turns", [0, 1, 5, 300])
+def test_a_picture_of_any_length_stays_within_its_width_and_has_a_dot_for_each_turn(chromium, stage, turns, width):
+    opened(chromium, stage)
+    grown = "tokens_before: 900 * place + 900, tokens_after: Math.min(9000, 900 * place + 900), room_tokens: 9000"
+    chromium.value(
+        f"window.made = pictureOf(Array.from({{ length: {turns} }}, (_, place) => ({{ {grown}, troubled: 0 }})),"
+        f"{{ width: {width}, height: 236, direct: 5 }}).picture; document.body.append(made); 0"
+    )
+    assert chromium.value("made.querySelectorAll('circle.dot:not(.key, .past)').length") == turns
+    reach = "[...made.querySelectorAll('path, rect.saw, circle, text')].map(one => one.getBBox())"
+    left, right = chromium.value(
+        f"[Math.min(...{reach}.map(one => one.x)), Math.max(...{reach}.map(one => one.x + one.width))]"
+    )
+    assert left >= 0
+    assert right <= width + 8, "but for half a number below the last turn"
+
+
 def test_all_bars_have_one_scale_that_is_linear_up_to_the_budget(chromium, stage):
     opened(chromium, stage)
     places = chromium.value("[0, 0.5, 1, 2, 4, 32, 1000].map(scaled)")
