@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi import Query as InQuery
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, Field, WithJsonSchema
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -80,16 +80,18 @@ _RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
 }
 
 
+_Text = Annotated[str | None, WithJsonSchema({"type": "string"})]
+
+
 class Parameters(BaseModel):
     """What to read of an artifact, for the description; `Query` reads the values."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-    lines: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
-    """A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on)."""
+    lines: _Text = Field(
+        None, description="A page: `400-480`, `400-`, `-80` (the last 80), `5:48000-80` (from byte 48000 of line 5 on)."
+    )
     grep: Annotated[
         str | None, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_PATTERN_CHARACTERS})
-    ] = None
-    """Lines that match, with the syntax of RE2; alone, or within `lines`."""
+    ] = Field(None, description="Lines that match, with the syntax of RE2; alone, or within `lines`.")
     context: Annotated[str | None, WithJsonSchema({"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT})] = Field(
         None, description=f"Lines before and after each match of `grep`, {CONTEXT} by default."
     )
@@ -97,14 +99,16 @@ class Parameters(BaseModel):
         None, description=f"Most matches of `grep`, {HITS} by default."
     )
     pointer: Annotated[str | None, WithJsonSchema({"type": "string", "maxLength": MAX_POINTER_CHARACTERS})] = Field(
-        None, alias="json"
+        None,
+        alias="json",
+        description="A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part.",
     )
-    """A part of JSON: `/messages/3/content`. `lines` and `grep` then apply to that part."""
-    stat: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
-    """Its metadata; used alone."""
-    instead: Annotated[str | None, WithJsonSchema({"type": "string"})] = None
-    """The id of one of the latest requests: what stood in place of the artifact there, as text; for messages that are
-    left out, the text with the note about them. Used alone."""
+    stat: _Text = Field(None, description="Its metadata; used alone.")
+    instead: _Text = Field(
+        None,
+        description="The id of one of the latest requests: what stood in place of the artifact there, as text; for "
+        "messages that are left out, the text with the note about them. Used alone.",
+    )
 
 
 _Name = Annotated[str, Path(description="The name in a notice: `tool_NAME_0123456789abcdef.txt`.")]

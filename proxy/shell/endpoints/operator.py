@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from prometheus_client import CONTENT_TYPE_LATEST
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 import proxy
@@ -98,32 +98,37 @@ _CHAT_REQUEST: Final = {
 class Search(BaseModel):
     """Which requests are listed."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
-    limit: Annotated[int, Field(ge=1, le=MAX_DECISIONS)] = 50
-    """How many requests, at most."""
-    before: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=_LARGEST_ID)] = None
-    """Only requests before this one, by its `id`: the next page."""
-    q: Annotated[str, Field(max_length=200)] = ""
-    """Only requests that have all these words in their id, model, outcome, reasons, problem, upstream or
-    conversation."""
-    show: Literal["all", "changed", "troubled", "cured", "warned", "guessed"] = "all"
-    """`changed`: edited; `troubled`: not answered; `cured`: answered after a refusal; `warned`: with a warning;
-    `guessed`: longer than half of a window that no source states."""
-    conversation: Annotated[str, Field(max_length=64)] = ""
-    """Only the requests of this conversation."""
-    model: Annotated[str, Field(max_length=256)] = ""
-    """Only requests with this one; `-`: without any."""
-    client: Annotated[str, Field(max_length=256)] = ""
-    """Only requests with this one."""
-    upstream: Annotated[str, Field(max_length=256)] = ""
-    """Only requests that were sent to this host; `-`: to none."""
-    status: Annotated[str, Field(pattern=rf"^([1-9][0-9]{{2}}|[1-9]xx|failed|{'|'.join(RequestOutcome)})?$")] = ""
-    """Only requests with this status: `401`, `5xx`; or with this outcome; or, for `failed`, with one that is the
-    upstream's or the proxy's fault."""
-    hours: Annotated[int | SkipJsonSchema[None], Field(ge=1, le=MAX_HOURS)] = None
-    """Only requests of so many hours; left out: all."""
-    since: Annotated[float | SkipJsonSchema[None], Field(ge=0)] = None
-    """Only requests that ended since then, Unix time; instead of `hours`."""
+    limit: int = Field(50, ge=1, le=MAX_DECISIONS, description="How many requests, at most.")
+    before: int | SkipJsonSchema[None] = Field(
+        None, ge=1, le=_LARGEST_ID, description="Only requests before this one, by its `id`: the next page."
+    )
+    q: str = Field(
+        "",
+        max_length=200,
+        description="Only requests that have all these words in their id, model, outcome, reasons, problem, upstream "
+        "or conversation.",
+    )
+    show: Literal["all", "changed", "troubled", "cured", "warned", "guessed"] = Field(
+        "all",
+        description="`changed`: edited; `troubled`: not answered; `cured`: answered after a refusal; `warned`: with a "
+        "warning; `guessed`: longer than half of a window that no source states.",
+    )
+    conversation: str = Field("", max_length=64, description="Only the requests of this conversation.")
+    model: str = Field("", max_length=256, description="Only requests with this one; `-`: without any.")
+    client: str = Field("", max_length=256, description="Only requests with this one.")
+    upstream: str = Field("", max_length=256, description="Only requests that were sent to this host; `-`: to none.")
+    status: str = Field(
+        "",
+        pattern=rf"^([1-9][0-9]{{2}}|[1-9]xx|failed|{'|'.join(RequestOutcome)})?$",
+        description="Only requests with this status: `401`, `5xx`; or with this outcome; or, for `failed`, with one "
+        "that is the upstream's or the proxy's fault.",
+    )
+    hours: int | SkipJsonSchema[None] = Field(
+        None, ge=1, le=MAX_HOURS, description="Only requests of so many hours; left out: all."
+    )
+    since: float | SkipJsonSchema[None] = Field(
+        None, ge=0, description="Only requests that ended since then, Unix time; instead of `hours`."
+    )
 
 
 _Hours = Annotated[
