@@ -51,7 +51,9 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
   const lost = turns.map((turn, place) => (lostBy(turn) ? `M${left + place * step} ${base}V${y(shares[place])}h${step}V${base}` : "")).join("");
   parts.push(line("unread", lost), line("sent-line", sent));
   for (let many = isBare ? Infinity : 2; scaled(many) <= most && many <= MOST_BUDGETS; many *= 2) {
-    parts.push(line("grid", `M${left} ${y(many)}H${right}`), words(`${many} ×`, left - 8, y(many) + 4, "tick", "end"));
+    if (y(many / 2) - y(many) > 14 || many * 2 > MOST_BUDGETS || scaled(many * 2) > most) {
+      parts.push(line("grid", `M${left} ${y(many)}H${right}`), words(`${many} ×`, left - 8, y(many) + 4, "tick", "end"));
+    }
   }
   const marks = turns.map((turn, place) => {
     const low = y(turn.tokens_after / budgetOf(turn));

@@ -205,6 +205,26 @@ def test_a_new_turn_is_drawn_when_it_ends(page, stage):
     assert shown(page, "#turn-words").startswith(f"Turn {TURNS + 1}: ")
 
 
+def test_the_page_stays_with_a_conversation_while_others_go_on_and_moves_when_it_has_rested(page):
+    name = name_of(page)
+    other = '{ decisions: [{ conversation: "other", request_id: "x" }], running: [] }'
+    page.requested.clear()
+    page.value(f"storyTakes({other})")
+    assert not page.requested
+    page.value(f"story.seen = 0; storyTakes({other})")
+    page.until("story.seen > 0")
+    assert any("/conversations?" in url for url in page.requested)
+    assert name_of(page) == name, "it is still the latest that the proxy knows"
+
+
+def test_a_turn_under_way_is_said_and_drawn(page):
+    page.value("storyTakes({ decisions: [], running: [{ conversation: story.of.conversation }] })")
+    assert shown(page, "#story-who").endswith("· a turn is under way")
+    assert page.value("document.querySelectorAll('#strip .now.runs').length") == 1
+    page.value("storyTakes({ decisions: [], running: [] })")
+    assert page.value("document.querySelectorAll('#strip .now.runs').length") == 0
+
+
 @pytest.mark.parametrize("width", [300, 1400])
 @pytest.mark.parametrize("turns", [0, 1, 5, 300])
 def test_a_picture_of_any_length_stays_within_its_width_and_has_a_dot_for_each_turn(chromium, stage, turns, width):
