@@ -122,6 +122,14 @@ def test_an_address_can_say_where_the_same_work_ended_without_the_proxy(page, st
     assert re.fullmatch(r"through the proxy: answered at turn 12, [\d.]+ times the window", ends)
 
 
+def test_the_address_that_the_demo_prints_leads_to_the_page_of_the_latest_conversation(page, stage):
+    opened(page, stage, "#?direct=4")
+    page.until("document.querySelector('#strip .bad-end')")
+    assert page.value("location.hash") == f"#?conversation={name_of(page)}&direct=4"
+    page.value("document.querySelector('#only .link').click()")
+    page.until("!document.querySelector('#strip .bad-end') && location.hash === ''")
+
+
 def large(page, stage):
     """The conversation's own page."""
     opened(page, stage, f"#?conversation={name_of(page)}")
