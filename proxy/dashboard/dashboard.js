@@ -195,10 +195,11 @@ function sayIfEmpty() {
   byId("scale").hidden = nothing;
   const isOnly = FILTERS.every((name) => name === "show" || !selected[name]);
   byId("none").textContent = selected.q ? "No request has these words." : isOnly && NOTHING[selected.show] ? NOTHING[selected.show]
-    : FILTERS.some((name) => selected[name] && selected[name] !== "all") ? "No request is like that." : "No request in this time.";
+    : isFiltered() ? "No request is like that." : "No request in this time.";
 }
 
-const isNarrowed = () => period !== "" || FILTERS.some((name) => selected[name] !== "" && selected[name] !== "all");
+const isFiltered = () => FILTERS.some((name) => selected[name] !== "" && selected[name] !== "all");
+const isNarrowed = () => period !== "" || isFiltered();
 
 /** Put decisions in: new ones above, or older ones below. */
 function take(decisions, { below = false } = {}) {
@@ -246,7 +247,7 @@ function showRunning(running) {
     }
     row.button.replaceChildren(...parts);
   }
-  byId("running").hidden = runningRows.size === 0 || FILTERS.some((name) => selected[name] !== "" && selected[name] !== "all");
+  byId("running").hidden = runningRows.size === 0 || isFiltered();
   byId("more-requests").dataset.running = runningRows.size ? `${whole.format(runningRows.size)} under way` : "";
   showRequestsBeside();
 }
@@ -932,11 +933,14 @@ document.addEventListener("visibilitychange", () => {
   follow();
   if (!document.hidden) lookAround();
 });
+/** An address that leads to requests has them in sight. */
+function bringUp() {
+  if (isFiltered() && !selected.conversation) byId("panes").scrollIntoView();
+}
+
 window.addEventListener("hashchange", () => {
   const named = readAddress();
-  Promise.resolve(narrow(named)).then(() => { // a link leads to requests: show these
-    if (FILTERS.some((name) => named[name] && named[name] !== "all")) byId("panes").scrollIntoView();
-  });
+  Promise.resolve(narrow(named)).then(bringUp);
   if (wanted) openById(wanted);
 });
 /** A button that copies what it says. */
@@ -961,7 +965,7 @@ byId("scale").replaceChildren(element("span", "time", "Ended"), element("span", 
 document.addEventListener("DOMContentLoaded", () => { // the other script is there, too
   Object.assign(selected, readAddress());
   narrow({});
-  list().then(askStory).catch(lost); // with the list come the words for reasons
+  const told = list().then(askStory).catch(lost); // with the list come the words for reasons
   follow();
-  lookAround();
+  Promise.all([told, lookAround()]).then(bringUp);
 });

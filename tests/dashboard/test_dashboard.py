@@ -390,6 +390,7 @@ def test_the_banner_names_the_worst_first_and_a_click_lists_exactly_its_requests
     mixed_page.open("about:blank")
     mixed_page.open(address)
     assert all("expired" in row for row in listed(mixed_page, 2)), "the address holds the filter"
+    mixed_page.until(f"{ROWS}[1].getBoundingClientRect().bottom < innerHeight")
 
 
 @needs_chromium
