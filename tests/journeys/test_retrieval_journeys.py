@@ -196,6 +196,7 @@ def test_several_calls_at_once_share_the_room_of_one_result(stream: bool, build:
         ({"lines": "99999-"}, "5,000 lines"),
         ({"lines": "from the start"}, "`lines` must be"),
         ({"grep": "("}, "regular expression"),
+        ({"id": "", "grep": "("}, "Nothing was searched"),
     ],
 )
 def test_the_model_learns_what_could_not_be_read(arguments: Any, says: str, build: Any) -> None:
@@ -203,7 +204,9 @@ def test_the_model_learns_what_could_not_be_read(arguments: Any, says: str, buil
     wanted = {"id": name, **arguments} if arguments and "id" not in arguments else arguments
     teach(world, Reply("", (Call("read_artifact", wanted),)), Reply("I see."))
     assert answer_to(world, request())["message"]["content"] == "I see."
-    assert says in world.upstream.last.messages[-1]["content"]
+    result = world.upstream.last.messages[-1]["content"]
+    assert says in result
+    assert "quoted text" not in result
 
 
 def test_an_artifact_of_another_key_is_not_there(build: Any) -> None:

@@ -102,6 +102,29 @@ def test_over_forty_turns_the_model_asks_for_what_was_cut_and_gets_it(api: str, 
     assert len(world.upstream.sent) - before == 2, "one search"
 
 
+def test_a_model_that_calls_in_vain_first_gets_its_page_however_full_the_window_is(build: Any) -> None:
+    subject, _, value = FACTS[2].removesuffix(".").partition(" is ")
+    calls: list[Reply] = []
+
+    def thought(sent: Sent) -> Reply:
+        body = sent.body.decode()
+        if f"What is {subject}?" not in body or value in body:
+            return Reply(f"It is {value}." if value in body else "I see.")
+        return calls.pop() if calls else Reply("", (Call("read_artifact", {"grep": "flight"}),))
+
+    world = build(8_000, says=thought)
+    path, messages = APIS["ollama"][0], list[dict[str, Any]]()
+    for turn in range(45):
+        told = FACTS[turn] if turn < len(FACTS) else "Nothing new."
+        messages.append(said("user", f"{TALK} {told} {TALK}" if turn < 34 else f"{TALK} {TALK}"))
+        world.ask(request("ollama", messages, []), path=path)
+        messages.append(said("assistant", TALK if turn < 34 else TALK[: 60 + 25 * (turn - 34)]))
+        if turn >= 34:
+            calls += [Reply("", (Call("read_artifact", {}),))] * 2
+            answer = world.ask(request("ollama", [*messages, said("user", f"What is {subject}?")], []), path=path)
+            assert value in answer.text, turn
+
+
 def test_a_fact_on_page_3_of_300_takes_one_call(build: Any) -> None:
     world = build(8_000, says=asking("The lamp of pier 9 is K4711."))
     messages: list[dict[str, Any]] = [said("user", "Read all pages.")]

@@ -268,13 +268,18 @@ def _ended(window: ContextWindow, pipeline: Pipeline) -> ContextWindow:
     return window
 
 
+_READ_FILL: Final = 0.95
+"""Share of what may be used that a request with a page fills at the most: the rest is for the call after it."""
+
+
 def _read_on(progress: Progress, messages: Sequence[Message], pipeline: Pipeline, reading: Reading) -> Progress:
     """The progress advanced over what was read since the client's request. All since its last assistant message is what
-    the model works on, and stays; what is older goes as far as needed, and no further, because the client's next turn
-    begins without these pages."""
+    the model works on, and stays; what is older goes as far as a page and the call after it need, and no further,
+    because the client's next turn begins without these pages."""
     if pipeline.is_replayed:
         progress = structs.replace(progress, window=_ended(progress.window, pipeline).copy())
-    budget = dataclasses.replace(pipeline.budget, low_mark=1.0)
+    fill = pipeline.budget.fill * (1.0 if reading.may_cut else _READ_FILL)
+    budget = dataclasses.replace(pipeline.budget, low_mark=1.0, fill=fill)
     resorts = sparing(pipeline.last_resorts, budget.task_tokens) if reading.may_cut else ()
     pipeline = dataclasses.replace(pipeline, is_replayed=False, budget=budget, last_resorts=resorts)
     replies = (index for index in range(reading.received - 1, -1, -1) if messages[index].role == "assistant")

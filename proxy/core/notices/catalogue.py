@@ -184,8 +184,8 @@ READING: Final[Phrases] = {
         "未读取：一次最多读取 {calls} 个工件。请再次调用以读取此工件。",
     ),
     "no_room": (
-        "{name} was not read: there is no room for a page. Go on with what you have.",
-        "未读取 {name}：没有空间容纳一页。请根据已有内容继续。",
+        "Not read: there is no room for a page. Go on with what you have.",
+        "未读取：没有空间容纳一页。请根据已有内容继续。",
     ),
     "beside": (
         "read_artifact was called beside another tool; this is what it read:",

@@ -21,13 +21,13 @@ from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.models import AgentFileAccess, reach_with
 from proxy.core.notices import (
     BAD_QUERIES,
+    MARK,
     NOT_READ,
     READING,
     SEARCH_TOOL,
     TOOL,
     Language,
     headed,
-    is_ours,
     say,
 )
 from proxy.core.text import Discreet, jsontext
@@ -223,4 +223,4 @@ def is_page(message: Message, tool: str) -> bool:
     """Whether a message is such a result; `tool` is the name of the tool that was called."""
     if tool != RETRIEVAL_TOOL or message.role not in TOOL_ROLES:
         return False
-    return any(is_ours(text) for _, text in message.texts())
+    return any(MARK in text for _, text in message.texts())

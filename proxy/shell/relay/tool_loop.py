@@ -248,9 +248,7 @@ class ToolLoop(Struct):
         if share:
             texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
         else:
-            texts = [
-                notice("no_room", language, name=one.artifact) if one else notice("unnamed", language) for one in wanted
-            ]
+            texts = [notice("no_room" if one else "unnamed", language) for one in wanted]
         messages = calls.answered(texts)
         plan_further = self.retrieval.planner.plan_further
         planned = await plan_further(self.planned, messages, calls.accepted_tokens, may_cut=not share)

@@ -125,7 +125,8 @@ def test_what_the_model_works_on_stays_while_pages_are_read(history, budget, pag
     assert given_up(read.edits) <= (given_up(own.edits) if is_replayed else set())
     for known in (further, None):
         assert plan(found, Size(), made, known, Reading(received))[0].edits == read.edits
-    assert plan(found, Size(), made, None, Reading(received, may_cut=True))[0].after.tokens <= read.after.tokens
+    cut, _ = plan(found, Size(), made, None, Reading(received, may_cut=True))
+    assert read.fits or cut.after.tokens <= read.after.tokens, "it is the plan where no page fits"
 
 
 @given(any_histories(), budgets(), LANGUAGES)

@@ -187,6 +187,8 @@ def offering(budget, limits):
     [
         (RETRIEVAL_TOOL, {"role": "tool", "content": PAGE}, True),
         (RETRIEVAL_TOOL, {"role": "tool", "content": [{"type": "text", "text": PAGE}]}, True),
+        (RETRIEVAL_TOOL, {"role": "tool", "content": own.notice("many", "en", calls=8)}, True),
+        (RETRIEVAL_TOOL, {"role": "tool", "content": own.notice("no_room", "zh")}, True),
         (RETRIEVAL_TOOL, {"role": "tool", "content": "a tool of the same name"}, False),
         (RETRIEVAL_TOOL, {"role": "user", "content": PAGE}, False),
         ("cat", {"role": "tool", "content": PAGE}, False),
