@@ -304,7 +304,7 @@ function showOverview(found) {
   showModels(found.models);
   fill("model", found.models.map((one) => one.model));
   fill("client", found.clients);
-  fill("status", ["2xx", "4xx", "5xx", "refused", "failed", ...found.refusals.map((one) => String(one.status))]);
+  fill("status", ["2xx", "4xx", "5xx", "refused", "failed", "401", "403", "404", "429"]);
 }
 
 /** The options of a filter; what is chosen stays one of them. */

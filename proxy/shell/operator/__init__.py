@@ -22,7 +22,6 @@ from proxy.shell.operator.overview import (
     Page,
     Priced,
     Process,
-    Refusals,
     Status,
 )
 
@@ -43,7 +42,6 @@ __all__ = [
     "Page",
     "Priced",
     "Process",
-    "Refusals",
     "Status",
     "announced",
     "announcements",

@@ -24,7 +24,7 @@ from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
 from proxy.shell.models import ModelResolver, Price, Prices, stated_by
 from proxy.shell.operator.health import Health, failed_checks, findings, ranked
-from proxy.shell.telemetry import REFUSED, Block, Filters, History, RequestRecord, Sums, Table
+from proxy.shell.telemetry import Block, Filters, History, RequestRecord, Sums, Table
 
 MAX_BARS: Final = 96
 """Limit of the timeline, but for one that has begun."""
@@ -46,8 +46,6 @@ MAX_PROBLEMS: Final = 5
 _LATEST_WINDOWS: Final = """
 SELECT coalesce(model, ''), coalesce(upstream, ''), window_tokens, window_is_guessed, max(id) FROM requests
 WHERE ended >= :since AND window_tokens IS NOT NULL GROUP BY model, upstream"""
-_REFUSALS: Final = f"""
-SELECT status, count(*) FROM requests WHERE ended >= :since AND {REFUSED} GROUP BY status ORDER BY 2 DESC"""  # noqa: S608 - a constant
 _CLIENTS: Final = """
 SELECT client FROM requests WHERE ended >= :since AND client <> '' GROUP BY client
 ORDER BY count(*) DESC LIMIT :limit"""
@@ -129,14 +127,6 @@ class ModelSums:
 
 
 @dataclass
-class Refusals:
-    """Requests that were refused with one status."""
-
-    status: int
-    requests: int
-
-
-@dataclass
 class Process:
     """The process that responds."""
 
@@ -183,16 +173,12 @@ class OverviewFigures:
     proxy: Process
     health: Sequence[Health]
     """Empty: nothing needs attention."""
-    refusals: Sequence[Refusals]
-    """The most frequent status first."""
     clients: Sequence[str]
     """Names of clients, the most frequent first."""
     upstreams: Sequence[UpstreamState]
     totals: Sums
     usd: Dollars | None
     """Over all models that have a price; empty: none has."""
-    unpriced_models: int
-    """Models in this time without a price."""
     models: Sequence[ModelSums]
     own_ms: list[float]
     """The proxy's own time for a request: median and 95th percentile of the latest 200; empty: none."""
@@ -282,12 +268,10 @@ class Overview(Struct, frozen=True):
             begun,
             self._process(),
             health,
-            [Refusals(*one) for one in table.query(_REFUSALS, since=since)],
             [name for (name,) in table.query(_CLIENTS, since=since, limit=MAX_CLIENTS)],
             [*self._upstreams(times, problems, health)],
             Sums.of(sums for *_, sums in by_model),
             Dollars(*(round(sum(one), 6) for one in zip(*map(astuple, paid), strict=True))) if paid else None,
-            len(models) - len(paid),
             models[:MAX_MODELS],
             _half_and_most([own_ms for *_, own_ms in times[-_TIMED:]]),
             [Bar(at, sums_at.get(at) or Sums.of(())) for at in range(first, int(now // width) * width + 1, width)],

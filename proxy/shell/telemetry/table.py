@@ -100,8 +100,6 @@ class Sums:
     """Sums over requests; each beside the SQL that adds it up."""
 
     requests: Annotated[int, "1"]
-    failed: Annotated[int, FAILED]
-    """Those with an outcome that is the upstream's or the proxy's fault."""
     unanswered: Annotated[int, "outcome <> 'answered'"]
     """Those with any outcome but `answered`."""
     cured: Annotated[int, "outcome = 'answered' AND attempts > 1"]
