@@ -36,13 +36,8 @@ def test_a_search_reports_counts_places_and_how_to_continue():
     counts = "3 matches in lines 1-117 of 20000 of"
     assert header == f"Text: {MARK}{counts} {ARTIFACT}; go on with the same search and lines=118-20000]"
     assert rest == "17:line 17\n--\n107:line 107\n--\n117:line 117\n"
-
-
-def test_a_search_without_a_match_says_where_it_looked():
-    assert answer(grep="zzz", lines="100-200") == (
-        f"Text: {MARK}0 matches in lines 100-200 of 20000 of {ARTIFACT}]",
-        "",
-    )
+    nothing = f"Text: {MARK}0 matches in lines 100-200 of 20000 of {ARTIFACT}]"
+    assert answer(grep="zzz", lines="100-200") == (nothing, "")
 
 
 def test_an_empty_query_returns_the_whole():
@@ -55,6 +50,7 @@ def test_an_empty_query_returns_the_whole():
     ("parameters", "param"),
     [
         ({"line": "5"}, "line"),
+        ({"": "5"}, ""),
         ({"x" * 500: ""}, "x" * 100),
         ({"context": "5"}, "context"),
         ({"lines": "1-", "max": "5"}, "max"),

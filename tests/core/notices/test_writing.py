@@ -94,22 +94,6 @@ def test_the_text_surrounds_its_notice_and_the_way_back_names_the_first_missing_
 
 
 @pytest.mark.parametrize(
-    ("reach", "words"),
-    [
-        (AgentFileAccess.SUBAGENT, "Give that file to a sub-agent"),
-        (AgentFileAccess.PAGE, "Read or search that file in parts, from line 3 on, 81 lines at a time."),
-        (AgentFileAccess.SHELL, "sed -n '3,83p' '/data/tool-output/tool_messages_"),
-        (AgentFileAccess.NOTHING, "The whole is kept in /data/tool-output/tool_messages_"),
-    ],
-)
-def test_the_next_call_is_one_that_the_tools_of_the_request_can_make(reach, words):
-    shown = excerpt("a\n" * 10, ExcerptLimits(3, 10, None, Direction.HEAD))
-    assert (shown.head, shown.kept_lines) == ("a\n" * 3, 3)
-    shown = excerpt("a\n" * 10, ExcerptLimits(2, 10, None, Direction.HEAD))
-    assert words in notices(reach=reach).truncated(shown, Artifact(b"a\n" * 10), ())
-
-
-@pytest.mark.parametrize(
     "text",
     ["x" * 200_000, "first\n" + "中文" * 60_000, "".join(f"{'x' * 50_000}{n}\n" for n in range(9))],
     ids=["one line", "Chinese", "long lines"],
@@ -146,6 +130,19 @@ FROM_3 = Resume.between("a\n" * 2, "a\n" * 8, PageSize())
             AgentFileAccess.SHELL,
             f" The whole is kept in /d/{CUT.id}. To go on reading: sed -n '3,83p' '/d/{CUT.id}'",
             f" 完整内容保存在 /d/{CUT.id}。 继续阅读：sed -n '3,83p' '/d/{CUT.id}'",
+        ),
+        (
+            ArtifactAccess("/d", URL),
+            AgentFileAccess.PAGE,
+            f" The whole is kept in /d/{CUT.id}. Read or search that file in parts, from line 3 on, 81 lines at a "
+            "time.",
+            f" 完整内容保存在 /d/{CUT.id}。 可从第 3 行起分段读取或搜索该文件，每次 81 行。",
+        ),
+        (
+            ArtifactAccess("/d", URL),
+            AgentFileAccess.SUBAGENT,
+            f" The whole is kept in /d/{CUT.id}. Give that file to a sub-agent and ask it for what you need.",
+            f" 完整内容保存在 /d/{CUT.id}。 可让子代理处理该文件并返回所需信息。",
         ),
         (
             ELSEWHERE,
@@ -195,6 +192,8 @@ def test_only_a_way_that_is_open_to_this_client_is_named(way, reach, words, zh_w
         )
     ] + [Notices("en", way, reach).omission_note(CUT, 3, 400)]
     assert all(is_ours(text) for text in reported)
+    assert words in reported[1]
+    assert is_ours(Notices("zh", way, reach).response_text(CUT, FROM_3, brief=True))
 
 
 def test_messages_that_are_left_out_are_searched_where_no_file_is_in_sight():
@@ -214,23 +213,6 @@ def test_omitted_messages_are_searched_in_their_file_with_context(language, word
     command = f"f='/d/{CUT.id}'; (cd \"${{f%/*}}\"; grep -oE '.{{0,200}}REGEX.{{0,200}}' {files})"
     assert f"{words}{command}" in note
     assert note.count(CUT.id) == 1
-
-
-@pytest.mark.parametrize(
-    ("reach", "way", "words"),
-    [
-        (AgentFileAccess.SHELL, ArtifactAccess("/d", URL), f"sed -n '3,83p' '/d/{CUT.id}'"),
-        (AgentFileAccess.PAGE, ArtifactAccess("/d", URL), "from line 3 on, 81 lines at a time"),
-        (AgentFileAccess.SUBAGENT, ArtifactAccess("/d", URL), "Give that file to a sub-agent"),
-        (AgentFileAccess.SHELL, ArtifactAccess(None, URL), f"'{URL}/{CUT.id}?lines=3-83'"),
-        (AgentFileAccess.NOTHING, ArtifactAccess(tool=True), f'read_artifact(id="{CUT.id}", lines="3-83")'),
-    ],
-)
-def test_a_tool_response_hints_at_the_same_tools_as_any_other_result(reach, way, words):
-    reported = Notices("en", way, reach).response_text(CUT, FROM_3)
-    assert reported.startswith(f"{MARK}An excerpt. The whole is kept")
-    assert words in reported
-    assert CUT.id in Notices("zh", way, reach).response_text(CUT, FROM_3, brief=True)
 
 
 def test_a_file_reader_is_offered_our_tool_for_lines_that_it_would_cut_itself():

@@ -104,72 +104,35 @@ def test_every_parameter_is_described():
 
 LANGUAGES = pytest.mark.parametrize("language", ["en", "zh"])
 ARTIFACT = "tool_sh_0123456789abcdef.txt"
+ERRORS = [
+    ArtifactNotFound("no such artifact"),
+    ArtifactStoreUnavailable("the disk is gone"),
+    BadArtifactQuery(f"`grep` must have 1 to {MAX_PATTERN_CHARACTERS} characters", param="grep"),
+    BadArtifactQuery(f"`context` must be 0 to {MAX_CONTEXT} lines", param="context"),
+    BadArtifactQuery("`tool` must be a text", param="tool"),
+    RangeOutside("lines 5-9 of 3"),
+]
 
 
 @LANGUAGES
-@pytest.mark.parametrize(
-    "error",
-    [
-        ArtifactNotFound("no such artifact"),
-        ArtifactStoreUnavailable("the disk is gone"),
-        BadArtifactQuery("`grep` must have 1 to 500 characters", param="grep"),
-        BadArtifactQuery("`context` must be 0 to 50 lines", param="context"),
-        RangeOutside("lines 5-9 of 3"),
-    ],
-)
-def test_a_call_that_cannot_be_answered_gets_the_artifact_and_the_cause_in_one_line(error, language):
-    notice = own.failed(ARTIFACT, error, language)
-    assert notice.startswith(as_text(MARK, language))
-    assert notice.endswith("]\n")
-    assert notice.count("\n") == 1
-    assert ARTIFACT in notice
-
-
-def test_every_reason_has_chinese_words_of_its_own():
-    errors = [
-        ArtifactNotFound("x"),
-        ArtifactStoreUnavailable("x"),
-        BadArtifactQuery("x", param="grep"),
-        BadArtifactQuery("x", param="context"),
-    ]
-    assert len({own.failed(ARTIFACT, error, "zh") for error in errors}) == len(errors)
-
-
-def test_an_english_reason_is_the_message_of_the_error():
-    assert "at most 7" in own.failed(ARTIFACT, BadArtifactQuery("at most 7", param="grep"), "en")
-
-
-def test_an_exceeded_bound_is_reported_in_chinese():
-    assert str(MAX_PATTERN_CHARACTERS) in own.failed(ARTIFACT, BadArtifactQuery("x", param="grep"), "zh")
-    assert str(MAX_CONTEXT) in own.failed(ARTIFACT, BadArtifactQuery("x", param="context"), "zh")
-
-
-@LANGUAGES
-def test_messages_about_too_many_calls_and_readings_contain_the_counts(language):
-    assert "17" in own.notice("many", language, calls=17)
-    assert "8" in own.notice("last", language, rounds=8)
-    assert "8" in say(READING, "stopped", language, rounds=8)
+@pytest.mark.parametrize("name", [ARTIFACT, ""], ids=["read", "searched"])
+def test_a_call_that_cannot_be_answered_gets_the_artifact_and_the_cause_in_one_line(name, language):
+    notices = [own.failed(name, error, language) for error in ERRORS]
+    for notice, error in zip(notices, ERRORS, strict=True):
+        assert notice.startswith(as_text(MARK, language))
+        assert (notice[-2:], notice.count("\n"), name in notice) == ("]\n", 1, True)
+        assert (error.message in notice) == (language == "en")
+    assert len({*notices}) == len(ERRORS), "each has words of its own"
+    assert str(MAX_PATTERN_CHARACTERS) in notices[2]
+    assert str(MAX_CONTEXT) in notices[3]
 
 
 @LANGUAGES
 def test_what_a_person_reads_is_a_sentence_and_no_notice_for_models(language):
-    for text in (say(READING, kind, language, rounds=8, problem="500") for kind in ("stopped", "withheld", "broken")):
+    for kind in ("stopped", "withheld", "broken"):
+        text = say(READING, kind, language, rounds=8, problem="500")
         assert text.strip()
         assert MARK not in text
-
-
-@LANGUAGES
-def test_a_call_that_names_nothing_gets_an_error(language):
-    assert own.notice("unnamed", language).startswith(as_text(MARK, language))
-    assert own.notice("unnamed", "en") != own.notice("unnamed", "zh")
-
-
-@LANGUAGES
-def test_a_search_that_cannot_be_made_gets_the_cause_in_one_line(language):
-    notice = own.failed("", BadArtifactQuery("`tool` must be a text", param="tool"), language)
-    assert notice.startswith(as_text(MARK, language))
-    assert notice.endswith("]\n")
-    assert "`tool`" in notice
 
 
 HEADER = "[context-proxy: lines 1-80 of 5000 of tool_sh_0123456789abcdef.txt, 1,000 of 90,000 bytes]\n"

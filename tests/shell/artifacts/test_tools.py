@@ -9,7 +9,7 @@ import pytest
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import LostMessages, Query
 from proxy.core.retrieval_tool import Wanted
-from proxy.errors import ArtifactStoreUnavailable
+from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import (
     ArtifactReader,
     ArtifactsByHash,
@@ -32,10 +32,11 @@ class Kept:
     """A folder with what two tenants have brought."""
 
     def __init__(self, path):
-        self.folder = PrivateFolder(path)
+        self.path, self.folder = path, PrivateFolder(path)
         self.store = ArtifactStore(self.folder, retention_days=7, max_bytes=2**30)
         self.reader = ArtifactReader(self.folder, retention_days=7)
         self.tools = ArtifactTools(self.reader, "en")
+        self.by_hash = ArtifactsByHash(self.store, self.reader)
 
     def used(self, artifact, seconds_ago, tenant=MINE):
         """Say when it was last used."""
@@ -68,7 +69,7 @@ async def test_everything_of_a_tenant_is_listed_the_last_used_first_and_nothing_
 
 
 async def test_records_that_the_proxy_keeps_for_itself_are_not_listed(kept):
-    await ArtifactsByHash(kept.store, kept.reader).keep([(LOG, Record(LOG.id, 5, (1, 1)))], MINE)
+    await kept.by_hash.keep([(LOG, RECORD)], MINE)
     text = (await kept.search()).text
     assert "3 of 3" in text
     assert ".json" not in text
@@ -219,3 +220,45 @@ async def test_a_search_without_an_id_goes_through_what_the_conversation_has_los
     assert "Omar's budget" in text
     assert (await kept.tools.read(Wanted("", {"grep": "x"}), (MINE,), ROOM)).is_failure
     assert "their secret" not in (await kept.tools.read(Wanted("", {"grep": "."}), (MINE,), ROOM, [THEIRS.id])).text
+
+
+RECORD = Record(LOG.id, 5, (1, 1))
+
+
+class LosesRecords:
+    """A store that keeps no JSON."""
+
+    async def keep(self, artifacts, tenant):
+        return frozenset(artifact.id for artifact in artifacts if artifact.id.endswith(".json"))
+
+
+async def test_a_stored_artifact_is_found_by_its_hash_for_its_tenant_only(kept):
+    assert await kept.by_hash.keep([(LOG, RECORD)], MINE) == frozenset()
+    record, stored = await kept.by_hash.find(LOG.hash, MINE)
+    assert (record, await kept.by_hash.content(stored)) == (RECORD, LOG.content)
+    for digest, tenant in ((LOG.hash, OTHER), (LOG.hash[:12], MINE)):
+        with pytest.raises(ArtifactNotFound):
+            await kept.by_hash.find(digest, tenant)
+
+
+async def test_an_artifact_without_its_record_counts_as_not_kept(kept):
+    by_hash = ArtifactsByHash(LosesRecords(), kept.reader)
+    assert await by_hash.keep([(LOG, RECORD)], MINE) == {LOG.id}
+
+
+async def test_a_record_that_is_broken_leads_nowhere(kept):
+    await kept.by_hash.keep([(LOG, RECORD)], MINE)
+    (record,) = kept.path.glob("tool_retrieve_*.json")
+    record.write_bytes(b"{" * record.stat().st_size)
+    with pytest.raises(ArtifactNotFound):
+        await kept.by_hash.find(LOG.hash, MINE)
+
+
+def test_a_hash_leads_to_the_name_and_the_bytes():
+    others = (
+        Artifact(LOG.content, "Read"),
+        Artifact(LOG.content + b"x", "Bash"),
+        Artifact(LOG.content, "Bash", "md"),
+    )
+    assert len({LOG.hash, *(other.hash for other in others)}) == 4
+    assert Artifact(LOG.content, "Bash").hash == LOG.hash
