@@ -159,5 +159,4 @@ def page_of_matches(found: Searched, search: Search, language: Language, max_byt
 
 
 def _fitting(blocks: Sequence[str], most: int, max_bytes: int) -> int:
-    sizes = accumulate(map(utf8_length, blocks))
-    return min(most, sum(size <= max_bytes for size in sizes))
+    return min(most, sum(size <= max_bytes for size in accumulate(map(utf8_length, blocks))))

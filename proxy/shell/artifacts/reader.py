@@ -73,7 +73,8 @@ JSON_BYTES: Final = 64 * 1024 * 1024
 MAX_LISTED: Final = 50_000
 """Objects of a store that are looked at to list what a tenant may read; fifty responses of a bucket."""
 
-_MESSAGES: Final = beginning_of("")
+MESSAGES: Final = beginning_of("")
+"""The beginning of the names of artifacts that hold messages."""
 _NO_ANSWER: Final = "the store of the artifacts gives no answer"
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/javascript", "application/x-sh")
 _TEXT_SUFFIXES: Final = ("+json", "+xml", "yaml", "toml", "sql", "ndjson")
@@ -173,7 +174,7 @@ class ArtifactReader:
                 f"`lines` and `grep` read text, and this is {stored.metadata.media_type}: ask for the whole, or for "
                 "a range of its bytes"
             )
-        if query.search is not None and query.pointer is None and stored.name.startswith(_MESSAGES):
+        if query.search is not None and query.pointer is None and stored.name.startswith(MESSAGES):
             most = min(max_bytes, query.max_bytes)
             return "".join(await self.search([stored.name], [stored.tenant], query, most)).encode()
         try:

@@ -21,7 +21,7 @@ from proxy.core.conversation import Carried, Content, Edit, Reason, Shown, Words
 from proxy.core.notices import Language, quoted
 from proxy.core.retrieval_tool import ArtifactSearch, Wanted, failed, notice
 from proxy.errors import ArtifactNotFound, ProxyError
-from proxy.shell.artifacts.reader import ArtifactReader, Stored
+from proxy.shell.artifacts.reader import MESSAGES, ArtifactReader, Stored
 from proxy.shell.artifacts.store import ArtifactStore
 from proxy.shell.resources import BoundedMap
 
@@ -76,7 +76,6 @@ MAX_SHOWN: Final = 50
 """Artifacts in one list."""
 _OURS: Final = beginning_of(RECORD_TOOL)
 """The beginning of the names of records that the proxy keeps for itself, as JSON."""
-_MESSAGES: Final = beginning_of("")
 
 TenantNames = Sequence[str | None]
 """Whose artifacts may be read, tried in this order; None: all tenants'."""
@@ -107,12 +106,12 @@ class ArtifactTools:
         try:
             query = Query.parse(wanted.parameters) or Query()
             is_search = query.search is not None and query.pointer is None
-            if name and not (is_search and name.startswith(_MESSAGES)):
+            if name and not (is_search and name.startswith(MESSAGES)):
                 page = await self._reader.page(await self._found(name, tenants, is_use=True), query, max_bytes)
                 text = quoted(page.decode("utf-8", "replace"), {name})
             if is_search and not text.partition("\n")[2]:
                 names = lost or [name]
-                if name.startswith(_MESSAGES):
+                if name.startswith(MESSAGES):
                     names = lost[lost.index(name) :] if name in lost else [name]
                 text = await self._searched(names, tenants, query, max_bytes, total)
         except ProxyError as error:
@@ -171,11 +170,6 @@ class Replacements:
     def __init__(self) -> None:
         self._requests: BoundedMap[tuple[str, str], dict[str, str]] = BoundedMap(MAX_REQUESTS, MAX_BYTES)
         """The text in place of each artifact, by id of the request and tenant; that of messages is the note."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Its approximate memory."""
-        return self._requests.held_bytes
 
     def add(self, request_id: str, tenant: str, edits: Iterable[Edit], artifacts: Sequence[Artifact]) -> None:
         """A request is sent with these edits, in place of what was sent for it before; `artifacts`: all that was taken
