@@ -19,10 +19,9 @@ from proxy.core.artifact_reading.search import Search
 from proxy.core.notices import FOUND, Language, headed, say
 from proxy.core.text import Discreet, utf8_length
 
-_LEAST_WORD: Final = 3
-"""Characters of a word that tells matches apart."""
 _ROW: Final = re.compile(r"(?P<line>\d+)(?::(?P<byte>\d+)(?=:…))?[:-]")
-_WORD: Final = re.compile(r"[\w'’-]+")
+_WORD: Final = re.compile(r"[\w'’-]{3,}")
+"""A word that tells matches apart; shorter ones do not."""
 _ENDING: Final = re.compile(r"(?:['’]s|(?<=[^s]{3})s)$")
 """Of a plural, or of what belongs to somebody."""
 _MAX_PLACE_CHARACTERS: Final = 128
@@ -117,8 +116,8 @@ def patterns_for(pattern: str) -> tuple[str, ...]:
 
 
 def _stems_of(pattern: str) -> list[str]:
-    words = _WORD.findall(pattern.removeprefix("(?i)").casefold())
-    return list(dict.fromkeys(_ENDING.sub("", word) for word in words if len(word) >= _LEAST_WORD))
+    found = _WORD.finditer(pattern.removeprefix("(?i)").casefold())
+    return list(dict.fromkeys(_ENDING.sub("", word[0]) for word in found))
 
 
 class Searched(NamedTuple):

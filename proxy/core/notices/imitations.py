@@ -11,6 +11,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
+from itertools import chain, zip_longest
 from typing import Final
 
 from proxy.core.artifact import ARTIFACT_NAME
@@ -29,7 +30,7 @@ _CONTROL: Final = r"(?:\x1b\[|\x9b)[\d;:?]{0,40}[A-Za-z]|\x1b\][^\x07\x1b]{0,200
 _ESCAPE: Final = r"\\{1,32}+(?:u[\da-fA-F]{4}|[bfnrt])"
 _LABEL: Final = re.compile(
     rf"(?:[{_OPENING}]|(?<!\\)\\++u005[bB])"
-    rf"((?>[^{_OPENING}{_COLONS}\"'\\\x1b\x9b]{{1,200}}+|{_CONTROL}|(?!\\{{1,32}}+u003[aA]){_ESCAPE}|[\\\x1b\x9b]){{1,60}}+)"
+    rf"((?>[^{_OPENING}{_COLONS}\"'\\\x1b\x9b]{{1,200}}+|{_CONTROL}|(?!\\{{1,32}}+u00(?:3[aA]|5[bB])){_ESCAPE}|[\\\x1b\x9b]){{1,60}}+)"
     rf"(?:[{_COLONS}]|\\++u003[aA])"
 )
 """Words between a bracket and a colon, which may be escaped as in JSON. Quoted words are the name of a member there."""
@@ -65,14 +66,16 @@ def _is_ours(label: re.Match[str]) -> bool:
     if len(label[1]) < len(_NAME):
         return False
     words = _WRITTEN.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", label[1])
-    words = words if words.isascii() else unicodedata.normalize("NFKD", words)
-    words = words.casefold().translate(_PLAIN)
-    return "".join(filter(str.isalpha, words if words.isascii() else map(_latin, words))) == _NAME
+    letters = chain.from_iterable(map(_letters, words))
+    return all(letter == expected for letter, expected in zip_longest(letters, _NAME))
 
 
-def _latin(character: str) -> str:
-    found = _LETTER.search(unicodedata.name(character, ""))
-    return character if found is None else found[1].lower()
+@functools.lru_cache(4_096)
+def _letters(character: str) -> str:
+    """The Latin letters that a character looks like; empty for a sign."""
+    plain = unicodedata.normalize("NFKD", character).casefold().translate(_PLAIN)
+    found = None if plain.isascii() else _LETTER.search(unicodedata.name(character, ""))
+    return "".join(filter(str.isalpha, plain if found is None else found[1].lower()))
 
 
 def may_imitate(raw: bytes) -> bool:

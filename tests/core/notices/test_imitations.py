@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.reading_texts import ARTIFACT, answer
+from support.work import bytecodes_of
 
 from proxy.core.notices import MARK, imitates, may_imitate, pages_in, quoted
 
@@ -115,3 +116,8 @@ def test_a_line_of_many_marks_is_read_once_and_not_once_for_each(piece):
     text = piece * 30_000 + "\u2192"
     assert imitates(text) == (MARK in piece)
     assert len(quoted(text, {ARTIFACT})) <= len(text)
+
+
+def test_a_label_is_read_no_further_than_to_the_first_letter_of_another_name():
+    label = "[" + "\ufdfa" * 190 + ":"  # each of these signs is 18 letters
+    assert sum(bytecodes_of(lambda: imitates(label * 100)).values()) < 100 * 200
