@@ -65,6 +65,8 @@ class Fetch:
     """Names of the block that are in what is sent: what the agent can search for."""
     calls: int = 0
     tokens: int = 0
+    asked: set[tuple[str, Query]] = field(default_factory=set)
+    """Calls made, each with its artifact: no agent makes one again whose page it has."""
 
     @property
     def done(self) -> bool:
@@ -113,12 +115,10 @@ def fetched(block: frozenset[str], standing: frozenset[str], sent: Sequence[str]
     for name in named:
         lost = LostMessages.read(store[name])
         chain |= dict.fromkeys([name, *(earlier for earlier in (lost.earlier if lost else ()) if earlier in store)])
-    read = set[tuple[str, str]]()
     for name in sorted(fetch.known, key=lambda one: (-len(one), one))[:_SEARCHES] if chain else ():
         if not fetch.done:
             for match in _search(fetch, name, [*chain], store):
-                if not fetch.done and (match.artifact, match.lines) not in read:
-                    read.add((match.artifact, match.lines))
+                if not fetch.done:
                     _read_around(fetch, name, match, store[match.artifact])
     return fetch
 
@@ -168,7 +168,10 @@ def _texts(message: Chat) -> Iterator[tuple[str, str]]:
 
 
 def _show(fetch: Fetch, artifact: str, content: bytes, query: Query) -> None:
-    """A page, shown without line numbers."""
+    """A page, shown without line numbers; nothing if it was shown before."""
+    if (artifact, query) in fetch.asked:
+        return
+    fetch.asked.add((artifact, query))
     text = content if query.pointer is None else part_at(content, query.pointer)
     page = _driven(read(LineIndex.of_text(text), query, artifact, "en"), text) if text else b""
     shown = page.decode()

@@ -72,7 +72,7 @@ class Search(Struct, frozen=True):
             ) from None
 
 
-SHOWN_BYTES: Final = 600
+SHOWN_BYTES: Final = 400
 """Limit of a shown line. In a longer one, the text around the match is shown, and the search continues after it in the
 same line: JSON is often one line."""
 

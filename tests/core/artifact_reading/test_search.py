@@ -14,7 +14,7 @@ from proxy.core.artifact_reading import Search, hits_of, part_at
 from proxy.core.text import PAGE_BYTES, LineIndex, LineRange
 from proxy.errors import BadArtifactQuery, RangeOutside
 
-SHOWN_BYTES = 600
+SHOWN_BYTES = 400
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_long_neighbour_is_shortened_and_a_full_page_stops():
     assert (early.text, early.count, early.following) == (b"", 0, "2-2")
     behind = hits(b"a\n" + b"b" * 400_000 + b"\nnear\nneedle\n" + b"c" * 400_000 + b"\n", "needle", context=1)
     assert behind.text.splitlines()[:2] == [b"3-near", b"4:needle"]
-    assert hits(b"b" * 400_000 + b"needle\n", "needle", context=1).text.startswith(b"1:399700:")
+    assert hits(b"b" * 400_000 + b"needle\n", "needle", context=1).text.startswith(b"1:399800:")
 
 
 def test_a_window_begins_with_a_whole_character():

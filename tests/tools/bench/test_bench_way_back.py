@@ -47,6 +47,12 @@ def test_a_block_in_the_arguments_of_a_call_is_read_as_its_lines():
     assert fetch.calls <= 3
 
 
+def test_no_call_is_made_again_for_another_match_in_the_same_text():
+    text = f"wanted_line {'x' * 2_000} wanted_line {'x' * 2_000} wanted_line"
+    fetch = fetched(frozenset({"wanted_line = 1"}), frozenset(), [SEEN], {NAME: _kept([], text)})
+    assert (bool(fetch.missing), fetch.calls) == (True, 2)
+
+
 def test_an_agent_searches_only_for_names_that_it_sees():
     fetch = fetched(BLOCK, frozenset(), [f"kept as JSON in /kept/{NAME}."], {NAME: _kept([], RESULT)})
     assert (fetch.missing, fetch.calls) == (BLOCK, 0)
