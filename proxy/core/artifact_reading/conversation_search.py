@@ -20,13 +20,15 @@ from proxy.core.notices import FOUND, Language, headed, say
 from proxy.core.text import Discreet, utf8_length
 
 _ROW: Final = re.compile(r"(?P<line>\d+)(?::(?P<byte>\d+)(?=:…))?[:-]")
-_WORD: Final = re.compile(r"[\w'’-]{3,}")
+_UNSPACED: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Chinese, Japanese and Korean, of which two characters tell as much as a word."""
+_WORD: Final = re.compile(rf"(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]|((?:(?![{_UNSPACED}])[\w'’-]){{3,}})")
 """A word that tells matches apart; shorter ones do not."""
 _ENDING: Final = re.compile(r"(?:['’]s|(?<=[^s]{3})s)$")
 """Of a plural, or of what belongs to somebody."""
 _MAX_PLACE_CHARACTERS: Final = 128
 _ALTERNATIVES: Final = re.compile(r"(?:\(\?i\))?\(?[\w'’,; |-]{1,400}\)?")
-_PHRASE: Final = re.compile(r"(?:\(\?i\))?[\w\s'’\"“”«»,;:.?!/()|-]{1,400}")
+_PHRASE: Final = re.compile(r"(?:\(\?i\))?[\w\s'’\"“”«»,;:.?!/()|，。？！、：；（）「」《》-]{1,400}")
 """What a person writes who has no regular expression in mind."""
 
 
@@ -105,8 +107,8 @@ def patterns_for(pattern: str) -> tuple[str, ...]:
     """The patterns to try in turn until one matches. After a phrase or a question comes any of its words, in any case
     and number; alternatives that are words are sought like that from the first.
 
-    >>> patterns_for('"Mara\'s" budget?'), patterns_for("rules|answers"), patterns_for("a+ b")
-    (('"Mara\'s" budget?', '(?i)mara|budget'), ('(?i)rule|answer',), ('a+ b',))
+    >>> patterns_for("Mara's budget?"), patterns_for("rules|answers"), patterns_for("a+ b"), patterns_for("预算呢？")
+    (("Mara's budget?", '(?i)mara|budget'), ('(?i)rule|answer',), ('a+ b',), ('预算呢？', '(?i)预算|算呢'))
     """
     words = _stems_of(pattern) if _PHRASE.fullmatch(pattern) else []
     by_words = f"(?i){'|'.join(map(re.escape, words))}"
@@ -117,7 +119,7 @@ def patterns_for(pattern: str) -> tuple[str, ...]:
 
 def _stems_of(pattern: str) -> list[str]:
     found = _WORD.finditer(pattern.removeprefix("(?i)").casefold())
-    return list(dict.fromkeys(_ENDING.sub("", word[0]) for word in found))
+    return list(dict.fromkeys(_ENDING.sub("", word[1] or word[2]) for word in found))
 
 
 class Searched(NamedTuple):

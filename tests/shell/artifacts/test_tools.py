@@ -159,7 +159,8 @@ def messages(number, *texts, earlier=()):
     places = tuple(f"{number + at} user" for at in range(len(texts)))
     lost = LostMessages(tuple(one.id for one in earlier), places)
     return Artifact(
-        lost.written(json.dumps({"role": "user", "content": text}).encode() for text in texts), suffix="json"
+        lost.written(json.dumps({"role": "user", "content": text}, ensure_ascii=False).encode() for text in texts),
+        suffix="json",
     )
 
 
@@ -207,6 +208,13 @@ async def test_a_phrase_or_a_question_that_stands_nowhere_finds_its_words(kept, 
     assert (await kept.tools.read(Wanted("", {"grep": "gre{2}nest"}), (MINE,), ROOM, [chain[0].id])).text.count(
         "\n"
     ) == 1
+
+
+async def test_a_chinese_question_finds_what_has_most_of_its_words(kept):
+    told = messages(1, "我们的预算是五万元。", "火车又晚点了。", "出发时间是多少？")
+    await kept.store.keep([told], MINE)
+    text = (await kept.tools.read(Wanted("", {"grep": "我们预算是多少？"}), (MINE,), 150, [told.id])).text
+    assert "预算是五万元" in text
 
 
 async def test_a_search_without_an_id_goes_through_what_the_conversation_has_lost_and_nothing_else(kept, chain):
