@@ -28,6 +28,7 @@ _ENDING: Final = re.compile(r"(?:['’]s|(?<=[^s]{3})s)$")
 """Of a plural, or of what belongs to somebody."""
 _MAX_PLACE_CHARACTERS: Final = 128
 _ALTERNATIVES: Final = re.compile(r"(?:\(\?i\))?\(?[\w'’,; |-]{1,400}\)?")
+_MAX_WORDS: Final = 100
 _PHRASE: Final = re.compile(r"(?:\(\?i\))?[\w\s'’\"“”«»,;:.?!/()|，。？！、：；（）「」《》-]{1,400}")
 """What a person writes who has no regular expression in mind."""
 
@@ -110,7 +111,7 @@ def patterns_for(pattern: str) -> tuple[str, ...]:
     >>> patterns_for("Mara's budget?"), patterns_for("rules|answers"), patterns_for("a+ b"), patterns_for("预算呢？")
     (("Mara's budget?", '(?i)mara|budget'), ('(?i)rule|answer',), ('a+ b',), ('预算呢？', '(?i)预算|算呢'))
     """
-    words = _stems_of(pattern) if _PHRASE.fullmatch(pattern) else []
+    words = _stems_of(pattern)[:_MAX_WORDS] if _PHRASE.fullmatch(pattern) else []
     by_words = f"(?i){'|'.join(map(re.escape, words))}"
     if len(words) > 1 and "|" in pattern and _ALTERNATIVES.fullmatch(pattern):
         return (by_words,)

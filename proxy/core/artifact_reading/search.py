@@ -9,6 +9,7 @@ its bytes; a pointer also leads into a string that is JSON itself, as the argume
 
 from __future__ import annotations
 
+import json
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -30,6 +31,16 @@ _MEMORY_BYTES: Final = 1 << 20
 """Memory for the automaton of a pattern; RE2's own default is 8 MB. A pattern that needs more is refused."""
 
 
+_BEYOND_ASCII: Final = re.compile(r"\[(?:[^\]\\]|\\.)+\]|[^\x00-\x7f\ud800-\udfff]")
+"""Letters, and classes of them, which stay as they are."""
+
+
+def _or_escaped(letter: re.Match[str]) -> str:
+    if letter[0].startswith("["):
+        return letter[0]
+    return f"(?:{letter[0]}|(?i:{re.escape(json.dumps(letter[0])[1:-1])}))"
+
+
 class Search(Struct, frozen=True):
     """Parameters of a search."""
 
@@ -37,6 +48,8 @@ class Search(Struct, frozen=True):
     context: int = CONTEXT
     """Lines before and after each match."""
     max_hits: int = HITS
+    in_json: bool = False
+    """Whether letters beyond ASCII may be escaped in the text."""
 
     def __post_init__(self) -> None:
         """Raises BadArtifactQuery."""
@@ -61,8 +74,9 @@ class Search(Struct, frozen=True):
         options.log_errors = False
         options.never_nl = True
         options.max_mem = _MEMORY_BYTES
+        pattern = _BEYOND_ASCII.sub(_or_escaped, self.pattern) if self.in_json else self.pattern
         try:
-            return re2.compile(b"(?m:%b)" % self.pattern.encode(), options)
+            return re2.compile(b"(?m:%b)" % pattern.encode(), options)
         except (re2.error, UnicodeEncodeError) as error:
             message = error.args[0].decode("utf-8", "replace") if isinstance(error, re2.error) else str(error)
             raise BadArtifactQuery(

@@ -68,6 +68,8 @@ MAX_SEARCHED_BYTES: Final = 64 * 1024 * 1024
 MAX_HITS_BYTES: Final = 1024 * 1024
 """Most that is held of the matches of one artifact."""
 _WHOLE_SECONDS: Final = READ_SECONDS + SEARCH_SECONDS
+MAX_ESCAPED_CHARACTERS: Final = 100
+"""Longest pattern that is looked for in JSON's escapes, too: each letter takes twenty times its space."""
 JSON_BYTES: Final = 64 * 1024 * 1024
 """Longest artifact that is read as JSON: all of it must be in memory."""
 MAX_LISTED: Final = 50_000
@@ -339,7 +341,9 @@ class ArtifactReader:
         lost = LostMessages.read(beginning)
         if lost is not None and lines is None:
             lines = LineRange(2)
-        search = structs.replace(search, context=search.context if lost is None else 0, max_hits=MAX_HITS)
+        search = structs.replace(search, max_hits=MAX_HITS)
+        if lost is not None:
+            search = structs.replace(search, context=0, in_json=len(search.pattern) <= MAX_ESCAPED_CHARACTERS)
         reader = hits_of(index, lines or LineRange(1), search, MAX_HITS_BYTES)
         bytes_of = partial(self._bytes, stored) if text is None else lambda span: text[span[0] : span[1]]
         return _driven(reader, bytes_of, reading), lost

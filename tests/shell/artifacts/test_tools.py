@@ -154,12 +154,12 @@ async def test_a_store_that_gives_no_answer_is_left_alone(kept, monkeypatch):
     assert (await kept.search()).is_failure
 
 
-def messages(number, *texts, earlier=()):
+def messages(number, *texts, earlier=(), is_ascii=False):
     """The artifact of one cut."""
     places = tuple(f"{number + at} user" for at in range(len(texts)))
     lost = LostMessages(tuple(one.id for one in earlier), places)
     return Artifact(
-        lost.written(json.dumps({"role": "user", "content": text}, ensure_ascii=False).encode() for text in texts),
+        lost.written(json.dumps({"role": "user", "content": text}, ensure_ascii=is_ascii).encode() for text in texts),
         suffix="json",
     )
 
@@ -210,11 +210,16 @@ async def test_a_phrase_or_a_question_that_stands_nowhere_finds_its_words(kept, 
     ) == 1
 
 
-async def test_a_chinese_question_finds_what_has_most_of_its_words(kept):
-    told = messages(1, "我们的预算是五万元。", "火车又晚点了。", "出发时间是多少？")
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize(
+    "words", ["我们预算是多少？", "我们预算是多少？" * 40, "五万元", "caf\u00e9", "\U0001f642", "五+万"]
+)
+async def test_words_beyond_ascii_are_found_however_a_client_writes_json(kept, words, is_ascii):
+    texts = ("我们的预算是五万元。caf\u00e9 \U0001f642", "火车又晚点了。", "出发时间是多少？")
+    told = messages(1, *texts, is_ascii=is_ascii)
     await kept.store.keep([told], MINE)
-    text = (await kept.tools.read(Wanted("", {"grep": "我们预算是多少？"}), (MINE,), 150, [told.id])).text
-    assert "预算是五万元" in text
+    text = (await kept.tools.read(Wanted("", {"grep": words}), (MINE,), 150, [told.id])).text
+    assert "message 1 of 3" in text
 
 
 async def test_a_search_without_an_id_goes_through_what_the_conversation_has_lost_and_nothing_else(kept, chain):
