@@ -22,13 +22,14 @@ from proxy.core.text import Discreet, utf8_length
 _ROW: Final = re.compile(r"(?P<line>\d+)(?::(?P<byte>\d+)(?=:…))?[:-]")
 _UNSPACED: Final = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Chinese, Japanese and Korean, of which two characters tell as much as a word."""
-_WORD: Final = re.compile(rf"(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]|((?:(?![{_UNSPACED}])[\w'’-]){{3,}})")
-"""A word that tells matches apart; shorter ones do not."""
+_WORD: Final = re.compile(rf"(?=([{_UNSPACED}]{{2}}))[{_UNSPACED}]|((?:(?![{_UNSPACED}])[\w'’-]){{3,}}|\b\d+\b)")
+"""A word or a number that tells matches apart; shorter words do not."""
 _ENDING: Final = re.compile(r"(?:['’]s|(?<=[^s]{3})s)$")
 """Of a plural, or of what belongs to somebody."""
 _MAX_PLACE_CHARACTERS: Final = 128
 _ALTERNATIVES: Final = re.compile(r"(?:\(\?i\))?\(?[\w'’,; |-]{1,400}\)?")
 _MAX_WORDS: Final = 100
+_MAX_ORDERED: Final = 8
 _PHRASE: Final = re.compile(r"(?:\(\?i\))?[\w\s'’\"“”«»,;:.?!/()|，。？！、：；（）「」《》-]{1,400}")
 """What a person writes who has no regular expression in mind."""
 
@@ -105,17 +106,20 @@ def matches_in(artifact: str, hits: str, tool: str, lost: LostMessages | None) -
 
 
 def patterns_for(pattern: str) -> tuple[str, ...]:
-    """The patterns to try in turn until one matches. After a phrase or a question comes any of its words, in any case
-    and number; alternatives that are words are sought like that from the first.
+    """The patterns to try in turn until one matches. After a phrase or a question come its words in their order, then
+    any of them, in any case and number; alternatives that are words are sought like that from the first.
 
-    >>> patterns_for("Mara's budget?"), patterns_for("rules|answers"), patterns_for("a+ b"), patterns_for("预算呢？")
-    (("Mara's budget?", '(?i)mara|budget'), ('(?i)rule|answer',), ('a+ b',), ('预算呢？', '(?i)预算|算呢'))
+    >>> patterns_for("Pier 9's lamp?"), patterns_for("rules|answers"), patterns_for("a+ b"), patterns_for("budget?")
+    (("Pier 9's lamp?", '(?i)pier.{0,80}?\\\\b9\\\\b.{0,80}?lamp', '(?i)pier|\\\\b9\\\\b|lamp'), ('(?i)rule|answer',), \
+('a+ b',), ('budget?', '(?i)budget'))
     """
     words = _stems_of(pattern)[:_MAX_WORDS] if _PHRASE.fullmatch(pattern) else []
-    by_words = f"(?i){'|'.join(map(re.escape, words))}"
+    sought = [rf"\b{word}\b" if word.isdecimal() else re.escape(word) for word in words]
+    by_words = f"(?i){'|'.join(sought)}"
+    in_order = f"(?i){'.{0,80}?'.join(sought)}" if len(words) <= _MAX_ORDERED else by_words  # else RE2 is slow
     if len(words) > 1 and "|" in pattern and _ALTERNATIVES.fullmatch(pattern):
         return (by_words,)
-    return (pattern, by_words) if words else (pattern,)
+    return tuple(dict.fromkeys((pattern, in_order, by_words))) if words else (pattern,)
 
 
 def _stems_of(pattern: str) -> list[str]:

@@ -1,8 +1,18 @@
 """The first line of stored messages, and the matches of one search through several artifacts."""
 
+import re
+
 import pytest
 
-from proxy.core.artifact_reading import LostMessages, Search, Searched, matches_in, page_of_matches, place
+from proxy.core.artifact_reading import (
+    LostMessages,
+    Search,
+    Searched,
+    matches_in,
+    page_of_matches,
+    patterns_for,
+    place,
+)
 
 NEWEST, OLDER, RESULT = (f"tool_{of}_0123456789abcde{n}.json" for n, of in enumerate(("messages", "messages", "sh")))
 
@@ -45,3 +55,14 @@ def test_a_page_too_small_for_all_matches_has_those_with_the_most_words_and_says
     assert [line[:6] for line in page.splitlines() if not line.startswith("--")] == ["1:lamp", "8:lamp"]
     header, page = page_of_matches(Searched(found, RESULT, 1), Search("lamp", max_hits=2), "en", 10_000)
     assert header.endswith(f"go on with the same search and id={RESULT} lines=3-]\n")
+
+
+def test_words_in_their_order_come_before_any_of_them_and_numbers_are_whole():
+    exact, in_order, any_of = (re.compile(pattern) for pattern in patterns_for("lamp pier 9"))
+    lines = ["the lamp of pier 9 is out", "the lamp of pier 19 is out", "at 9 the pier closes, says the lamp"]
+    assert [[bool(one.search(line)) for line in lines] for one in (exact, in_order, any_of)] == [
+        [False, False, False],
+        [True, False, False],
+        [True, True, True],
+    ]
+    assert len(patterns_for(" ".join(f"word{number}" for number in range(9)))) == 2
