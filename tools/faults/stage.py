@@ -63,7 +63,7 @@ TOO_LONG: Final = json.dumps(
 ).encode()
 """A refusal for length."""
 
-_LISTENING: Final = re.compile(rb'"event":"listening"[^\n]*"port":(\d+)')
+_LISTENING: Final = re.compile(rb'^(?=[^\n]*"event":"listening")[^\n]*"port":(\d+)', re.MULTILINE)
 """In the log: the system chooses the port, as one that is free now may be another process's a moment later."""
 
 

@@ -9,7 +9,6 @@ its bytes; a pointer also leads into a string that is JSON itself, as the argume
 
 from __future__ import annotations
 
-import json
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -38,7 +37,8 @@ _BEYOND_ASCII: Final = re.compile(r"\[(?:[^\]\\]|\\.)+\]|[^\x00-\x7f\ud800-\udff
 def _or_escaped(letter: re.Match[str]) -> str:
     if letter[0].startswith("["):
         return letter[0]
-    return f"(?:{letter[0]}|(?i:{re.escape(json.dumps(letter[0])[1:-1])}))"
+    escaped = re.sub("....", r"\\\\u\g<0>", letter[0].encode("utf-16-be").hex())
+    return f"(?:{letter[0]}|(?i:{escaped}))"
 
 
 class Search(Struct, frozen=True):
