@@ -87,6 +87,13 @@ def test_each_turn_has_a_dot_and_a_cut_is_a_mark(page):
     assert page.value("document.querySelectorAll('#strip .notch').length") == cuts > 2
 
 
+def test_what_only_an_estimate_moves_by_is_no_cut(page):
+    turn = "({{tokens_before: {}, tokens_after: {}, room_tokens: 9000}})"
+    before, less, more = turn.format(100, 50), turn.format(200, 100), turn.format(200, 40)
+    assert page.value(f"cutBy([{before}, {less}], 1)") == 0
+    assert page.value(f"cutBy([{before}, {more}], 1)") == 110
+
+
 def test_what_the_model_saw_stays_under_the_line_and_what_the_agent_sent_does_not(page):
     line = page.value("document.querySelector('#strip .window').getBBox().y")
     assert all(
