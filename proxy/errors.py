@@ -31,6 +31,10 @@ class ProxyError(Exception):
     headers: Mapping[str, str] = MappingProxyType({})
     """Headers of the response that reports it."""
 
+    def __init_subclass__(cls, status: int | None = None, code: str | None = None, type: str | None = None) -> None:
+        """What a kind of error does not state is as in the kind above it."""
+        cls.status, cls.code, cls.type = status or cls.status, code or cls.code, type or cls.type
+
     def __init__(self, message: str, *, param: str | None = None, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.message = message
@@ -39,143 +43,88 @@ class ProxyError(Exception):
             self.headers = headers
 
 
-class ServerStopping(ProxyError):
+class ServerStopping(ProxyError, status=503, code="server_stopping"):
     """The grace time for running requests is over."""
 
-    status = 503
-    code = "server_stopping"
 
-
-class TooManyConnections(ProxyError):
+class TooManyConnections(ProxyError, status=503, code="too_many_connections"):
     """The maximum of clients is connected, and each waits for a response."""
 
-    status = 503
-    code = "too_many_connections"
 
-
-class TooManyListeners(ProxyError):
+class TooManyListeners(ProxyError, status=503, code="too_many_listeners"):
     """The maximum of dashboards follow what happens, each on a connection of its own."""
 
-    status = 503
-    code = "too_many_listeners"
 
-
-class LoopDetected(ProxyError):
+class LoopDetected(ProxyError, status=508, code="loop_detected"):
     """The request has been here before: the upstream leads back to this proxy."""
 
-    status = 508
-    code = "loop_detected"
 
-
-class CompressionFailed(ProxyError):
+class CompressionFailed(ProxyError, status=503, code="compression_error"):
     """`/v1/compress` met a defect of the proxy; its callers take a 503 for that."""
 
-    status = 503
-    code = "compression_error"
 
-
-class CompressionTimeout(ProxyError):
+class CompressionTimeout(ProxyError, status=503, code="compression_timeout"):
     """`/v1/compress` took longer than its callers wait."""
 
-    status = 503
-    code = "compression_timeout"
 
-
-class ClientError(ProxyError):
+class ClientError(ProxyError, status=400, type="invalid_request_error"):
     """The request is at fault, or its sender is gone."""
 
-    status = 400
-    type = "invalid_request_error"
 
-
-class MalformedRequest(ClientError):
+class MalformedRequest(ClientError, code="malformed_request"):
     """The body is not a chat request that an upstream could judge."""
 
-    code = "malformed_request"
 
-
-class UnknownPath(ClientError):
+class UnknownPath(ClientError, status=404, code="unknown_path"):
     """A path that the proxy does not serve."""
 
-    status = 404
-    code = "unknown_path"
 
-
-class UpgradeRefused(ClientError):
+class UpgradeRefused(ClientError, status=426, code="upgrade_refused"):
     """A WebSocket request to a path that takes plain requests."""
 
-    status = 426
-    code = "upgrade_refused"
 
-
-class KeyNeeded(ClientError):
+class KeyNeeded(ClientError, status=401, code="key_needed"):
     """An operator page requested without the operator's key, where one is needed."""
 
-    status = 401
-    code = "key_needed"
     headers = MappingProxyType({"www-authenticate": 'Basic realm="context-proxy", charset="UTF-8"'})
 
 
-class WrongKey(KeyNeeded):
+class WrongKey(KeyNeeded, code="wrong_key"):
     """An operator page requested with another key than the operator's."""
 
-    code = "wrong_key"
 
-
-class NotFromHere(ClientError):
+class NotFromHere(ClientError, status=403, code="not_from_here"):
     """A request made in a way that only another machine or a foreign web page would use."""
 
-    status = 403
-    code = "not_from_here"
 
-
-class UnknownDecision(ClientError):
+class UnknownDecision(ClientError, status=404, code="unknown_decision"):
     """No request with this id is remembered."""
 
-    status = 404
-    code = "unknown_decision"
 
-
-class SettingsRefused(ClientError):
+class SettingsRefused(ClientError, status=422, code="settings_refused"):
     """Settings that were about to be reloaded are invalid or cannot work; one line for each mistake."""
 
-    status = 422
-    code = "settings_refused"
 
-
-class HeadTooLarge(ClientError):
+class HeadTooLarge(ClientError, status=431, code="head_too_large"):
     """The request line and headers have more bytes or lines than the proxy reads."""
 
-    status = 431
-    code = "head_too_large"
 
-
-class UnknownCoding(ClientError):
+class UnknownCoding(ClientError, status=501, code="unknown_coding"):
     """The body has a transfer coding besides `chunked`."""
 
-    status = 501
-    code = "unknown_coding"
 
-
-class RequestTimeout(ClientError):
+class RequestTimeout(ClientError, status=408, code="request_timeout"):
     """The client sent its request more slowly than a setting allows."""
 
-    status = 408
-    code = "request_timeout"
     headers = MappingProxyType({"connection": "close"})  # no other request can follow in the middle of one
 
 
-class BodyTooLarge(ClientError):
+class BodyTooLarge(ClientError, status=413, code="body_too_large"):
     """The body is larger than `server.max_body_bytes`."""
 
-    status = 413
-    code = "body_too_large"
 
-
-class ContextOverflow(ClientError):
+class ContextOverflow(ClientError, code="context_length_exceeded"):
     """The part of the request that must stay does not fit into the model's window."""
-
-    code = "context_length_exceeded"
 
     def __init__(
         self,
@@ -195,91 +144,55 @@ class ContextOverflow(ClientError):
         """The message without those sizes, for a wire that has its own words for them."""
 
 
-class BadArtifactQuery(ClientError):
+class BadArtifactQuery(ClientError, code="bad_artifact_query"):
     """An unknown way of reading an artifact."""
 
-    code = "bad_artifact_query"
 
-
-class MissingKey(ClientError):
+class MissingKey(ClientError, status=401, code="missing_key", type="authentication_error"):
     """The artifact may belong to a key, and the request has none."""
 
-    status = 401
-    type = "authentication_error"
-    code = "missing_key"
     headers = MappingProxyType({"www-authenticate": "Bearer"})
 
 
-class MethodNotAllowed(ClientError):
+class MethodNotAllowed(ClientError, status=405, code="method_not_allowed"):
     """A path that the proxy serves, but not with this method."""
 
-    status = 405
-    code = "method_not_allowed"
 
-
-class NoTunnel(ClientError):
+class NoTunnel(ClientError, status=501, code="no_tunnel"):
     """A CONNECT, which asks for a tunnel to another server: RFC 9110 9.3.6."""
 
-    status = 501
-    code = "no_tunnel"
 
-
-class RangeOutside(ClientError):
+class RangeOutside(ClientError, status=416, code="range_not_satisfiable"):
     """Bytes or lines that the artifact does not have."""
 
-    status = 416
-    code = "range_not_satisfiable"
 
-
-class ClientLeft(ClientError):
+class ClientLeft(ClientError, status=499, code="client_left"):
     """The client closed its connection before the response ended. 499 is nginx's code for it, seen only in the log."""
 
-    status = 499
-    code = "client_left"
 
-
-class UpstreamError(ProxyError):
+class UpstreamError(ProxyError, type="upstream_error"):
     """The upstream gave no response that could be passed on."""
 
-    type = "upstream_error"
 
-
-class UpstreamUnreachable(UpstreamError):
+class UpstreamUnreachable(UpstreamError, status=502, code="upstream_unreachable"):
     """No connection, or one that broke before or during a response."""
 
-    status = 502
-    code = "upstream_unreachable"
 
-
-class UpstreamEmpty(UpstreamError):
+class UpstreamEmpty(UpstreamError, status=502, code="upstream_empty"):
     """Empty responses, both to the request and to a shorter one."""
 
-    status = 502
-    code = "upstream_empty"
 
-
-class UpstreamTimeout(UpstreamError):
+class UpstreamTimeout(UpstreamError, status=504, code="upstream_timeout"):
     """The upstream took longer than a setting allows."""
 
-    status = 504
-    code = "upstream_timeout"
 
-
-class ArtifactError(ProxyError):
+class ArtifactError(ProxyError, type="artifact_error"):
     """Content taken out of a request cannot be stored or read back."""
 
-    type = "artifact_error"
 
-
-class ArtifactNotFound(ArtifactError):
+class ArtifactNotFound(ArtifactError, status=404, code="artifact_not_found"):
     """No such artifact, or it belongs to another key, or it has expired."""
 
-    status = 404
-    code = "artifact_not_found"
 
-
-class ArtifactStoreUnavailable(ArtifactError):
+class ArtifactStoreUnavailable(ArtifactError, status=503, code="artifact_store_unavailable"):
     """The store cannot be read or written now."""
-
-    status = 503
-    code = "artifact_store_unavailable"
