@@ -43,7 +43,7 @@ from proxy.shell.endpoints import (
 from proxy.shell.models import Learning, ModelResolver, Prices
 from proxy.shell.operator import Explainer, Overview, Priced
 from proxy.shell.planning import Pipelines, Planner
-from proxy.shell.references import Downloads, FetchCache, Resolver
+from proxy.shell.references import FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
 from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
 from proxy.shell.telemetry import FILE_NAME, History, Recorder
@@ -51,6 +51,7 @@ from proxy.shell.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from proxy.shell.models.shared_state import SharedLearning
+    from proxy.shell.references.fetch import Fetcher
     from proxy.shell.resources.state_contact import StateContact
     from proxy.shell.telemetry.tracing import Tracer
 
@@ -323,15 +324,15 @@ def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics
     )
 
 
-def _downloads(settings: Settings) -> Downloads | None:
+def _downloads(settings: Settings) -> Fetcher | None:
     """The image downloader, if enabled; the client library takes 0.3 s to load."""
     media = settings.media
     if not media.fetch_remote_images:
         return None
-    from proxy.shell.references.fetch import Fetcher, GuardedRequests  # noqa: PLC0415 - only on request
+    from proxy.shell.references.fetch import CheckedTransport, Fetcher  # noqa: PLC0415 - only on request
 
-    guarded = GuardedRequests(allow_private=media.allow_private_addresses)
-    return Fetcher(guarded, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)
+    transport = CheckedTransport(allow_private=media.allow_private_addresses)
+    return Fetcher(transport, max_bytes=media.max_bytes, timeout_seconds=media.fetch_timeout_seconds)
 
 
 def _resolver(
@@ -339,7 +340,7 @@ def _resolver(
     folder: ArtifactFolder,
     reader: ArtifactReader,
     store: ArtifactStore,
-    downloads: Downloads | None,
+    downloads: Fetcher | None,
 ) -> Resolver:
     media = settings.media
     return Resolver(

@@ -9,11 +9,13 @@ nothing. Nothing of ours is sent: no key, no cookie.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import ssl
 from collections.abc import Callable, Sequence
 from functools import partial
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from ipaddress import ip_address
 from typing import Final, TypeAlias
 
@@ -24,7 +26,7 @@ from proxy.core.addresses import Address, is_private_network, is_public, literal
 from proxy.core.content_types import ContentKind, media_type, plain_mime
 from proxy.core.conversation import Fetched, FetchError, Unfetched
 from proxy.errors import BodyTooLarge, MalformedRequest
-from proxy.shell.http import can_unpack, unpack
+from proxy.shell.http import plain_body
 from proxy.shell.resources import Threads
 
 MAX_REDIRECTS: Final = 5
@@ -35,7 +37,6 @@ PAUSE_SECONDS: Final = 1.0
 
 _PASSING: Final = frozenset({FetchError.UNREACHABLE, FetchError.BROKEN, FetchError.SERVER_ERROR})
 """Worth a second try within seconds."""
-_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _UNLABELLED: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 """Sent by object stores for files of unknown type; the bytes decide."""
 _TYPE: Final = re.compile(r"[a-z0-9!#$&^_.+-]{1,60}/[a-z0-9!#$&^_.+-]{1,60}")
@@ -55,18 +56,19 @@ class _Trail(Struct):
     """The course of a download, for diagnosis."""
 
     url: httpx.URL
-    http_code: int | None = None
-    content_type: str = ""
+    response: httpx.Response | None = None
 
-    def unfetched(self, obstacle: FetchError, limit: float | None = None) -> Unfetched:
-        return Unfetched(obstacle, self.http_code, _shown(self.url), self.content_type, limit)
+    def unfetched(self, no: NotFetched) -> Unfetched:
+        code = None if self.response is None else self.response.status_code
+        return Unfetched(no.obstacle, code, _shown(self.url), _content_type(self.response), no.limit)
 
 
 class Fetcher:
     """Downloads images."""
 
-    def __init__(self, requests: GuardedRequests, *, max_bytes: int, timeout_seconds: float) -> None:
-        self._requests = requests
+    def __init__(self, transport: httpx.AsyncBaseTransport, *, max_bytes: int, timeout_seconds: float) -> None:
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=()))
+        self._client = httpx.AsyncClient(transport=transport, cookies=no_cookies, trust_env=False)
         self._max_bytes = max_bytes
         self._timeout_seconds = timeout_seconds
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
@@ -74,54 +76,50 @@ class Fetcher:
     async def fetch(self, address: str) -> Fetched | Unfetched:
         """The image at an address, or why there is none. Waits for its turn first; its time begins only then."""
         try:
-            trail = _Trail(_parsed(address))
-        except NotFetched as no:
-            return Unfetched(no.obstacle)
+            trail = _Trail(httpx.URL(address).copy_with(fragment=None))
+        except (httpx.InvalidURL, ValueError):
+            return Unfetched(FetchError.BAD_ADDRESS)
         async with self._slots:
             try:
                 async with asyncio.timeout(self._timeout_seconds) as limit:
-                    return await self._followed_twice(trail, _name(trail.url), limit)
+                    return await self._followed_twice(trail, limit)
             except TimeoutError:
-                return trail.unfetched(FetchError.TIMEOUT, self._timeout_seconds)
+                return trail.unfetched(NotFetched(FetchError.TIMEOUT, self._timeout_seconds))
             except NotFetched as no:
-                return trail.unfetched(no.obstacle, no.limit)
-            except httpx.TransportError as error:
-                return trail.unfetched(obstacle_of(error))
+                return trail.unfetched(no)
 
     async def aclose(self) -> None:
         """Release all resources."""
-        await self._requests.aclose()
+        await self._client.aclose()
 
-    async def _followed_twice(self, trail: _Trail, name: str, limit: asyncio.Timeout) -> Fetched:
+    async def _followed_twice(self, trail: _Trail, limit: asyncio.Timeout) -> Fetched:
         """The image, if necessary at the second try: a failure is remembered for an hour, and a transient one should
         not be."""
         start = trail.url
         try:
-            return await self._followed(trail, name)
-        except (NotFetched, httpx.TransportError) as error:
-            obstacle = error.obstacle if isinstance(error, NotFetched) else obstacle_of(error)
-            ends = limit.when() or 0.0
-            if obstacle not in _PASSING or ends - asyncio.get_running_loop().time() <= PAUSE_SECONDS:
+            return await self._followed(trail, start)
+        except NotFetched as no:
+            left_seconds = (limit.when() or 0.0) - asyncio.get_running_loop().time()
+            if no.obstacle not in _PASSING or left_seconds <= PAUSE_SECONDS:
                 raise
         await asyncio.sleep(PAUSE_SECONDS)
-        trail.url, trail.http_code, trail.content_type = start, None, ""
-        return await self._followed(trail, name)
+        return await self._followed(trail, start)
 
-    async def _followed(self, trail: _Trail, name: str) -> Fetched:
-        seen: set[httpx.URL] = set()
-        while True:
-            seen.add(trail.url)
-            response = await self._requests.get(trail.url)
-            try:
-                trail.http_code, trail.content_type = response.status_code, _content_type(response)
-                target = _target(trail.url, response)
-                if target is None:
-                    return await self._image(response, name)
-            finally:
-                await response.aclose()
-            if target in seen or len(seen) > MAX_REDIRECTS:
-                raise NotFetched(FetchError.TOO_MANY_REDIRECTS, MAX_REDIRECTS if target not in seen else None)
-            trail.url, trail.http_code, trail.content_type = target, None, ""
+    async def _followed(self, trail: _Trail, start: httpx.URL) -> Fetched:
+        request: httpx.Request | None = httpx.Request("GET", start)
+        try:
+            for _ in range(MAX_REDIRECTS + 1):
+                assert request is not None, "what is no redirect ends the loop"
+                trail.url, trail.response = request.url, None
+                trail.response = response = await self._client.send(request, stream=True)
+                async with contextlib.aclosing(response):
+                    if (request := response.next_request) is None:
+                        return await self._image(response, _name(start))
+        except httpx.TransportError as error:
+            raise NotFetched(obstacle_of(error)) from None
+        except (httpx.InvalidURL, ValueError):  # of a redirect
+            raise NotFetched(FetchError.BAD_ADDRESS) from None
+        raise NotFetched(FetchError.TOO_MANY_REDIRECTS, MAX_REDIRECTS)
 
     async def _image(self, response: httpx.Response, name: str) -> Fetched:
         status = response.status_code
@@ -132,7 +130,7 @@ class Fetcher:
         if declared not in _UNLABELLED and not declared.startswith("image/"):
             raise NotFetched(FetchError.NOT_AN_IMAGE)
         body = await self._body(response)
-        encoding = response.headers.get("content-encoding", "identity").strip().lower()
+        encoding = response.headers.get("content-encoding", "")
         # In a thread: unpacking 20 MB takes 60 ms.
         return await asyncio.to_thread(self._checked, body, encoding, declared, name)
 
@@ -150,15 +148,13 @@ class Fetcher:
         return bytes(body)
 
     def _checked(self, body: bytes, encoding: str, declared: str, name: str) -> Fetched:
-        if encoding not in ("", "identity"):
-            if not can_unpack(encoding.encode("latin-1", "replace")):
-                raise NotFetched(FetchError.BROKEN)
-            try:
-                body = unpack(body, encoding.encode("latin-1"), self._max_bytes)
-            except BodyTooLarge:
-                raise NotFetched(FetchError.TOO_LARGE, self._max_bytes) from None
-            except MalformedRequest:
-                raise NotFetched(FetchError.BROKEN) from None
+        try:
+            stated = [(b"content-encoding", encoding.strip().encode("ascii", "replace"))]
+            body = plain_body(body, stated, self._max_bytes)
+        except BodyTooLarge:
+            raise NotFetched(FetchError.TOO_LARGE, self._max_bytes) from None
+        except MalformedRequest:
+            raise NotFetched(FetchError.BROKEN) from None
         if not body:
             raise NotFetched(FetchError.EMPTY)
         if media_type(body, declared, name).kind is not ContentKind.IMAGE:
@@ -166,26 +162,8 @@ class Fetcher:
         return Fetched(body, "" if declared in _UNLABELLED else declared, name)
 
 
-def _parsed(address: str) -> httpx.URL:
-    try:
-        return httpx.URL(address).copy_with(fragment=None)
-    except (httpx.InvalidURL, ValueError):
-        raise NotFetched(FetchError.BAD_ADDRESS) from None
-
-
-def _target(url: httpx.URL, response: httpx.Response) -> httpx.URL | None:
-    """Where a redirect leads; None if the response is not a redirect."""
-    location = response.headers.get("location")
-    if response.status_code not in _REDIRECTS or not location:
-        return None
-    try:
-        return url.join(location).copy_with(fragment=None)
-    except (httpx.InvalidURL, ValueError):
-        raise NotFetched(FetchError.BAD_ADDRESS) from None
-
-
-def _content_type(response: httpx.Response) -> str:
-    stated = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _content_type(response: httpx.Response | None) -> str:
+    stated = "" if response is None else response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return stated if _TYPE.fullmatch(stated) else ""
 
 
@@ -232,8 +210,9 @@ def system_resolver(host: str) -> Sequence[Address]:
     return tuple(dict.fromkeys(ip_address(address[0]) for *_, address in found))
 
 
-class GuardedRequests:
-    """Sends GET requests, each over its own connection.
+class CheckedTransport(httpx.AsyncHTTPTransport):
+    """Sends each request, the first or that of a redirect, to an address that it has checked, over a connection of its
+    own: one made for one name, with its certificate checked, must not serve another name at the same address.
 
     Proxies named by the environment are not used: they would resolve the name themselves, and connect to anything.
     """
@@ -247,50 +226,36 @@ class GuardedRequests:
         ports: frozenset[int] = USUAL_PORTS,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+        super().__init__(verify=tls or httpx.create_ssl_context(), trust_env=False, limits=limits)
         self._allow_private = allow_private
         self._resolve = resolve
         self._is_open = is_open
         self._ports = ports
         self._threads = Threads(_RESOLVER_THREADS, "resolver")
-        # Without keep-alive: the pool keys connections by address and port, and one made for one name, with its
-        # certificate checked, must not serve another name at the same address.
-        self._transport = httpx.AsyncHTTPTransport(
-            verify=tls or httpx.create_ssl_context(),
-            trust_env=False,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
-        )
 
-    async def get(self, url: httpx.URL) -> httpx.Response:
-        """The response of one server, its body unread and redirects not followed; the caller closes it.
-
-        Raises NotFetched.
-        """
-        host = self._host(url)
-        failure = NotFetched(FetchError.PRIVATE_ADDRESS)
-        allowed = [address for address in await self._addresses(host) if self._may_connect(address)]
-        for address in allowed[:_MAX_TRIES]:
-            try:
-                return await self._ask(url, host, address)
-            except NotFetched as no:
-                if no.obstacle not in (FetchError.UNREACHABLE, FetchError.TIMEOUT):
-                    raise
-                failure = no
-        raise failure
-
-    async def aclose(self) -> None:
-        """Release all resources."""
-        await self._transport.aclose()
-
-    def _host(self, url: httpx.URL) -> str:
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """The response of one server, its body unread. Raises NotFetched."""
+        url = request.url
         may_ask = url.port is None or url.port in self._ports or self._allow_private
         if url.scheme not in ("http", "https") or url.userinfo or not may_ask:
             raise NotFetched(FetchError.BAD_ADDRESS)
-        return url.raw_host.decode("ascii")
+        failure = NotFetched(FetchError.PRIVATE_ADDRESS)
+        allowed = [address for address in await self._addresses(url) if self._may_connect(address)]
+        for address in allowed[:_MAX_TRIES]:
+            try:
+                return await super().handle_async_request(_to(address, url))
+            except httpx.TransportError as error:
+                failure = NotFetched(obstacle_of(error))
+            if failure.obstacle not in (FetchError.UNREACHABLE, FetchError.TIMEOUT):
+                break
+        raise failure
 
     def _may_connect(self, address: Address) -> bool:
         return self._is_open(address) or (self._allow_private and is_private_network(address))
 
-    async def _addresses(self, host: str) -> Sequence[Address]:
+    async def _addresses(self, url: httpx.URL) -> Sequence[Address]:
+        host = url.raw_host.decode("ascii")
         try:
             literal = literal_address(host)
         except ValueError:
@@ -302,20 +267,17 @@ class GuardedRequests:
         except (OSError, UnicodeError):
             raise NotFetched(FetchError.UNKNOWN_HOST) from None
 
-    async def _ask(self, url: httpx.URL, host: str, address: Address) -> httpx.Response:
-        """Request `url` from exactly this address: the name is sent in the header and in the TLS handshake, where the
-        certificate must match it."""
-        timeout = {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None}
-        request = httpx.Request(
-            "GET",
-            url.copy_with(host=str(address)),
-            headers={"host": url.netloc.decode("ascii"), **_HEADERS},
-            extensions={"timeout": timeout, "sni_hostname": host},
-        )
-        try:
-            return await self._transport.handle_async_request(request)
-        except httpx.TransportError as error:
-            raise NotFetched(obstacle_of(error)) from None
+
+def _to(address: Address, url: httpx.URL) -> httpx.Request:
+    """A request for exactly this address: the name is sent in the header and in the TLS handshake, where the
+    certificate must match it."""
+    timeout = {"connect": _CONNECT_SECONDS, "read": None, "write": None, "pool": None}
+    return httpx.Request(
+        "GET",
+        url.copy_with(host=str(address)),
+        headers={"host": url.netloc.decode("ascii"), **_HEADERS},
+        extensions={"timeout": timeout, "sni_hostname": url.raw_host.decode("ascii")},
+    )
 
 
 def obstacle_of(error: httpx.TransportError) -> FetchError:

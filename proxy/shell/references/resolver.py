@@ -15,7 +15,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -35,7 +35,10 @@ from proxy.shell.artifacts import (
     NoAnswer,
     finding_key,
 )
-from proxy.shell.resources import BoundedMap, Threads, TooSlow, logger
+from proxy.shell.resources import Threads, TooSlow, logger
+
+if TYPE_CHECKING:
+    from proxy.shell.references.fetch import Fetcher
 
 MAX_AT_ONCE: Final = 4
 """Limit for one request."""
@@ -50,16 +53,6 @@ READ_SECONDS: Final = 10.0
 Found: TypeAlias = Fetched | Unfetched
 
 
-class Downloads(Protocol):
-    """Fetches one image."""
-
-    async def fetch(self, address: str) -> Found:
-        """The image, or why there is none."""
-
-    async def aclose(self) -> None:
-        """Release all resources."""
-
-
 class Resolver:
     """Looks references up, per tenant."""
 
@@ -68,7 +61,7 @@ class Resolver:
         reader: ArtifactReader,
         store: ArtifactStore,
         findings: FetchCache,
-        downloads: Downloads | None,
+        downloads: Fetcher | None,
         *,
         timeout_seconds: float,
         max_bytes: int,
@@ -158,7 +151,7 @@ class Resolver:
             return None
         found = await self._read(reference.artifact_id, tenant)
         if found is None:
-            await self._findings.note(Finding(address_sha256(reference.address), obstacle=FetchError.NOT_FOUND), tenant)
+            await self._findings.note(reference.address, Finding(failure=Unfetched(FetchError.NOT_FOUND)), tenant)
         return found
 
     async def _shown(self, artifact: str, tenant: str) -> Fetched | None:
@@ -185,9 +178,8 @@ class Resolver:
 
     async def _remote(self, address: str, tenant: str) -> Found | None:
         finding = await self._findings.recall(address, tenant)
-        if finding is not None and finding.obstacle is not None:
-            details = (finding.http_code, finding.final_url, finding.content_type, finding.limit)
-            return Unfetched(finding.obstacle, *details)
+        if finding is not None and finding.failure is not None:
+            return finding.failure
         if finding is not None and (kept := await self._read(finding.artifact, tenant, finding.declared, finding.name)):
             return kept
         key = (address, tenant)
@@ -207,19 +199,17 @@ class Resolver:
         """The image, stored and remembered; None if it cannot be stored, as the next turn would get another one."""
         assert self._downloads is not None, "asked for with downloads only"
         found = await self._downloads.fetch(address)
-        digest, host = address_sha256(address), host_of(address)
+        host = host_of(address)
         if isinstance(found, Unfetched):
-            reason = found.obstacle.value
-            logger().info("image_not_fetched", host=host, reason=reason, http_code=found.http_code)
-            details = (found.obstacle, found.http_code, found.final_url, found.content_type, found.limit)
-            await self._findings.note(Finding(digest, "", "", "", *details), tenant)
+            logger().info("image_not_fetched", host=host, reason=found.obstacle.value, http_code=found.http_code)
+            await self._findings.note(address, Finding(failure=found), tenant)
             return found
         kind = media_type(found.content, found.declared, found.name)
         artifact = Artifact(found.content, FETCHED, kind.suffix)
         if await self._store.keep((artifact,), tenant):
             return None
         logger().info("image_fetched", host=host, type=kind.mime, bytes=len(found.content), artifact=artifact.id)
-        await self._findings.note(Finding(digest, artifact.id, found.declared, found.name), tenant)
+        await self._findings.note(address, Finding(artifact.id, found.declared, found.name), tenant)
         return found
 
 
@@ -241,11 +231,9 @@ FAILURE_SECONDS: Final = 3600.0
 """How long a failure is remembered after its last use. Upstreams forget a cached prompt after 5 to 60 minutes; until
 then another text in its place would cost more than the image is worth, afterwards another try costs nothing."""
 NOTE_SECONDS: Final = 600.0
-"""A use is noted at most this often; other workers see a failure as at most this much older."""
+"""A use is noted at most this often: a failure may count as at most this much older."""
 WAIT_SECONDS: Final = 5.0
 """Longest that the store may take, from when a thread is free to ask it."""
-MAX_REMEMBERED: Final = 10_000
-"""Findings in memory, about 5 MB."""
 
 Result = TypeVar("Result")
 
@@ -253,85 +241,51 @@ Result = TypeVar("Result")
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
     """The outcome for one address."""
 
-    address_sha256: str
     artifact: str = ""
-    """The content by its name in the store; empty if there is none."""
+    """The content by its name in the store."""
     declared: str = ""
     name: str = ""
-    obstacle: FetchError | None = None
-    http_code: int | None = None
-    final_url: str = ""
-    content_type: str = ""
-    limit: float | None = None
-
-    @property
-    def is_failure(self) -> bool:
-        """Whether there was no content."""
-        return self.obstacle is not None
-
-
-class _Remembered(msgspec.Struct):
-    finding: Finding
-    used: float
-    noted: float
-    """Unix times; the second is when the store was updated."""
-
-
-def address_sha256(address: str) -> str:
-    """The key by which an address is remembered: the address may hold a password."""
-    return hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest()
+    failure: Unfetched | None = None
+    """Why there is no content."""
 
 
 class FetchCache:
-    """Remembers in memory and next to the artifacts."""
+    """Remembers next to the artifacts, where all workers see it."""
 
-    def __init__(self, folder: ArtifactFolder, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, folder: ArtifactFolder) -> None:
         self._folder = folder
-        self._clock = clock
-        self._remembered: BoundedMap[tuple[str, str], _Remembered] = BoundedMap(MAX_REMEMBERED)
-        """Keyed by hash and tenant."""
         self._threads = Threads(2, "findings")
 
     async def recall(self, address: str, tenant: str) -> Finding | None:
         """The outcome, if it is known and still valid. Raises ArtifactStoreUnavailable if the store does not respond,
         as the known outcome would otherwise be forgotten."""
-        digest = address_sha256(address)
-        known = self._remembered.pop((digest, tenant))
-        if known is None:
-            known = await self._run(self._read, digest, tenant)
-        now = self._clock()
-        if known is None or (known.finding.is_failure and not now - known.used < FAILURE_SECONDS):
+        kept = await self._run(self._folder.get, _key(address, tenant))
+        if kept is None:
             return None
-        known.used = now
-        self._remembered.put((digest, tenant), known)
-        if now - known.noted >= NOTE_SECONDS:
-            known.noted = now
-            await self._run(self._write, known.finding, tenant)
-        return known.finding
+        try:
+            finding = msgspec.json.decode(kept.content, type=Finding)
+        except msgspec.DecodeError:
+            return None
+        unused_seconds = time.time() - kept.used
+        if finding.failure is not None and unused_seconds >= FAILURE_SECONDS:
+            return None
+        if unused_seconds >= NOTE_SECONDS:
+            await self.note(address, finding, tenant)
+        return finding
 
-    async def note(self, finding: Finding, tenant: str) -> None:
-        """Remember it; if the store fails, only as long as the process runs. Raises ArtifactStoreUnavailable."""
-        now = self._clock()
-        self._remembered.put((finding.address_sha256, tenant), _Remembered(finding, now, now))
-        await self._run(self._write, finding, tenant)
+    async def note(self, address: str, finding: Finding, tenant: str) -> None:
+        """Remember it, unless nothing can be written. Raises ArtifactStoreUnavailable."""
+        await self._run(self._folder.put, _key(address, tenant), msgspec.json.encode(finding))
 
-    async def _run(self, work: Callable[..., Result | None], *given: object) -> Result | None:
+    async def _run(self, work: Callable[..., Result], *given: object) -> Result | None:
         try:
             return await self._threads.run(WAIT_SECONDS, partial(work, *given))
         except (TooSlow, NoAnswer):
             raise ArtifactStoreUnavailable("the store of the artifacts gives no answer") from None
         except TROUBLE:
-            return None  # missing, unreadable or unwritable: memory has to do
+            return None  # missing, unreadable or unwritable
 
-    def _read(self, digest: str, tenant: str) -> _Remembered | None:
-        if not self._folder.is_used():
-            return None
-        content, used = self._folder.get(finding_key(digest, tenant))
-        try:
-            finding = msgspec.json.decode(content, type=Finding)
-        except msgspec.DecodeError:
-            return None
-        return _Remembered(finding, used, used) if finding.address_sha256 == digest else None
 
-    def _write(self, finding: Finding, tenant: str) -> None:
-        self._folder.put(finding_key(finding.address_sha256, tenant), msgspec.json.encode(finding))
+def _key(address: str, tenant: str) -> str:
+    """Named by a hash: the address may hold a password."""
+    return finding_key(hashlib.sha256(address.encode("utf-8", "surrogatepass")).hexdigest(), tenant)

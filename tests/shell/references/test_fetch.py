@@ -5,7 +5,6 @@ import ssl
 import zlib
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
-from typing import Any
 
 import httpx
 import pytest
@@ -16,7 +15,7 @@ from support.waiting import let_pass
 
 from proxy.core.addresses import is_public
 from proxy.core.conversation import Fetched, FetchError, Unfetched
-from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, USUAL_PORTS, Fetcher, GuardedRequests
+from proxy.shell.references.fetch import MAX_AT_ONCE, MAX_REDIRECTS, USUAL_PORTS, CheckedTransport, Fetcher
 
 PNG = png()
 OPEN, CLOSED = "127.0.0.2", "127.0.0.1"
@@ -42,7 +41,7 @@ class Names:
 @asynccontextmanager
 async def fetching(*servers, names=None, max_bytes=MAX_BYTES, timeout_seconds=20, allow_private=False, tls=None):
     ports = USUAL_PORTS | {server.port for server in servers}
-    guarded = GuardedRequests(
+    guarded = CheckedTransport(
         allow_private=allow_private,
         resolve=names or Names(pictures_example=[OPEN]),
         is_open=lambda address: str(address) == OPEN or is_public(address),
@@ -267,7 +266,14 @@ async def test_a_compression_that_cannot_be_read_is_a_broken_answer(encoding):
 
 
 @pytest.mark.parametrize(
-    "garbage", [b"", b"hello\r\n\r\n", b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000, b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
+    "garbage",
+    [
+        b"",
+        b"hello\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 300_000,
+        b"HTTP/1.1 200 OK\r\nbad\r\n\r\n",
+        redirect("http://[::1"),
+    ],
 )
 async def test_what_is_no_http_is_a_broken_answer(garbage):
     found = await obstacle(garbage)
@@ -319,25 +325,18 @@ async def test_redirects_are_followed_and_the_last_url_is_reported():
 async def test_five_redirects_are_followed_and_a_sixth_is_not(status):
     async with serving(OPEN) as server, fetching(server) as fetcher:
         server.answers = {f"/{number}": redirect(f"/{number + 1}", status) for number in range(6)}
-        server.answers["/6"] = answer(PNG)
+        server.answers |= {"/6": answer(PNG), "/circle": redirect("/circle#again")}
         url = f"http://pictures.example:{server.port}"
         assert isinstance(await fetcher.fetch(f"{url}/1"), Fetched)
         found = await fetcher.fetch(f"{url}/0")
         assert (found.obstacle, found.limit) == (FetchError.TOO_MANY_REDIRECTS, MAX_REDIRECTS)
         assert server.paths.count("/6") == 1
-
-
-async def test_a_circle_is_noticed_at_once():
-    async with serving(OPEN) as server, fetching(server) as fetcher:
-        server.answers = {"/0": redirect("/1"), "/1": redirect("/0#again")}
-        found = await fetcher.fetch(f"http://pictures.example:{server.port}/0")
-        assert (found.obstacle, found.limit) == (FetchError.TOO_MANY_REDIRECTS, None)
-        assert server.paths == ["/0", "/1"]
+        assert (await fetcher.fetch(f"{url}/circle")).obstacle is FetchError.TOO_MANY_REDIRECTS
 
 
 @pytest.mark.parametrize(
     "target",
-    ["file:///etc/passwd", "ftp://pictures.example/a", "http://a:b@pictures.example/", "http://[::1", "data:,"],
+    ["file:///etc/passwd", "ftp://pictures.example/a", "http://a:b@pictures.example/", "http://a:99999999/", "data:,"],
 )
 async def test_a_redirect_to_a_forbidden_address_ends_the_download(target):
     assert (await obstacle(redirect(target))).obstacle is FetchError.BAD_ADDRESS
@@ -453,7 +452,7 @@ async def test_a_name_without_an_address_is_reported():
 
 
 async def test_the_systems_resolver_is_used_if_no_other_is_given():
-    guarded = GuardedRequests(allow_private=False)
+    guarded = CheckedTransport(allow_private=False)
     fetcher = Fetcher(guarded, max_bytes=MAX_BYTES, timeout_seconds=20)
     found = await fetcher.fetch("http://localhost/")
     await fetcher.aclose()
@@ -468,7 +467,7 @@ async def test_a_server_that_takes_no_connection_is_reported_and_another_of_its_
         assert found.obstacle is FetchError.UNREACHABLE
     names = Names(pictures_example=["127.0.0.9 127.0.0.2"])
     async with serving(OPEN) as server:
-        guarded = GuardedRequests(allow_private=True, resolve=names)
+        guarded = CheckedTransport(allow_private=True, resolve=names)
         fetcher = Fetcher(guarded, max_bytes=MAX_BYTES, timeout_seconds=20)
         server.answers["/"] = answer(PNG)
         assert isinstance(await fetcher.fetch(f"http://pictures.example:{server.port}/"), Fetched)
@@ -513,28 +512,25 @@ async def test_a_connection_of_one_name_never_serves_another_at_the_same_address
 
 
 async def test_only_so_many_are_downloaded_at_once():
-    class Waiting:
-        running = most = 0
+    running = most = 0
+    go_on = asyncio.Event()
 
-        def __init__(self):
-            self.go_on = asyncio.Event()
+    async def answer_later(_):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await go_on.wait()
+        running -= 1
+        return httpx.Response(404)
 
-        async def get(self, url):
-            self.running += 1
-            self.most = max(self.most, self.running)
-            await self.go_on.wait()
-            self.running -= 1
-            return httpx.Response(404)
-
-    requests: Any = Waiting()
-    fetcher = Fetcher(requests, max_bytes=MAX_BYTES, timeout_seconds=20)
+    fetcher = Fetcher(httpx.MockTransport(answer_later), max_bytes=MAX_BYTES, timeout_seconds=20)
     tasks = [asyncio.create_task(fetcher.fetch(f"http://a.example/{number}")) for number in range(3 * MAX_AT_ONCE)]
     for _ in range(10):  # turns of the loop; each task needs one or two to get as far as it can
         await asyncio.sleep(0)
-    assert requests.running == MAX_AT_ONCE
-    requests.go_on.set()
+    assert running == MAX_AT_ONCE
+    go_on.set()
     await asyncio.gather(*tasks)
-    assert requests.most == MAX_AT_ONCE
+    assert most == MAX_AT_ONCE
 
 
 @settings(max_examples=60)

@@ -6,14 +6,13 @@ import time
 import pytest
 from structlog.testing import capture_logs
 from support.picture_server import png
-from support.waiting import Clock
 
 from proxy.core.artifact import Artifact
 from proxy.core.conversation import Fetched, FetchError, Origin, Reference, Unfetched
 from proxy.errors import ArtifactStoreUnavailable
 from proxy.shell.artifacts import COOLDOWN_SECONDS, ArtifactReader, ArtifactStore, PrivateFolder, finding_key, sweep
 from proxy.shell.artifacts.bucket import Bucket
-from proxy.shell.references import FAILURE_SECONDS, NOTE_SECONDS, FetchCache, Finding, Resolver, address_sha256
+from proxy.shell.references import FAILURE_SECONDS, NOTE_SECONDS, FetchCache, Finding, Resolver
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
@@ -316,22 +315,31 @@ async def test_of_an_address_only_the_host_is_logged(folder, address, host):
     assert "secret" not in str(lines)
 
 
-TENANT, OTHER = "5eed" * 8, "beef" * 8
 URL = "https://example.org/a.png?signature=secret"
-DIGEST = address_sha256(URL)
-KEPT = Finding(DIGEST, "tool_fetched_0123456789abcdef.png", "image/png", "a.png")
-FAILED = Finding(DIGEST, "", "", "", FetchError.TOO_LARGE, 200, "https://example.org/a.png", "image/png", 20_971_520.0)
+KEPT = Finding("tool_fetched_0123456789abcdef.png", "image/png", "a.png")
+FAILED = Finding(failure=Unfetched(FetchError.TOO_LARGE, 200, "https://example.org/a.png", "image/png", 20_971_520.0))
 
 
-def opened(folder, clock=None):
-    return FetchCache(PrivateFolder(folder), clock=clock or Clock(time.time()))
+def opened(folder):
+    return FetchCache(PrivateFolder(folder))
+
+
+def note_in(folder):
+    (note,) = (folder / ".meta").glob("url_*")
+    return note
+
+
+def let_rest(folder, seconds):
+    """Have its note unused for so long."""
+    used = time.time() - seconds
+    os.utime(note_in(folder), (used, used))
 
 
 @pytest.mark.parametrize("finding", [KEPT, FAILED])
-async def test_a_finding_is_known_here_and_after_a_restart_and_to_its_tenant_alone(folder, finding):
+async def test_a_finding_is_known_to_all_workers_for_its_address_and_its_tenant_alone(folder, finding):
     here = opened(folder)
     assert await here.recall(URL, TENANT) is None
-    await here.note(finding, TENANT)
+    await here.note(URL, finding, TENANT)
     for seen in (here, opened(folder)):
         assert await seen.recall(URL, TENANT) == finding
         assert await seen.recall(URL, OTHER) is None
@@ -339,80 +347,58 @@ async def test_a_finding_is_known_here_and_after_a_restart_and_to_its_tenant_alo
 
 
 async def test_the_address_itself_is_not_kept_and_only_we_can_read_the_rest(folder):
-    await opened(folder).note(KEPT, TENANT)
-    note = folder / finding_key(DIGEST, TENANT)
-    assert b"secret" not in note.read_bytes()
-    assert note.stat().st_mode & 0o077 == 0
+    await opened(folder).note(URL, KEPT, TENANT)
+    assert b"secret" not in note_in(folder).read_bytes()
+    assert note_in(folder).stat().st_mode & 0o077 == 0
 
 
-async def test_a_failure_is_remembered_for_an_hour_after_its_last_use(folder):
-    clock = Clock(time.time())
-    here = opened(folder, clock)
-    await here.note(FAILED, TENANT)
-    for _ in range(3):
-        clock.now += FAILURE_SECONDS - 1
-        assert await here.recall(URL, TENANT) == FAILED
-    clock.now += FAILURE_SECONDS
-    assert await here.recall(URL, TENANT) is None
+async def test_a_failure_is_remembered_for_an_hour_after_its_last_use_and_content_as_long_as_its_note(folder):
+    here = opened(folder)
+    for finding in (FAILED, KEPT):
+        await here.note(URL, finding, TENANT)
+        for _ in range(3):
+            let_rest(folder, FAILURE_SECONDS - 10)
+            assert await here.recall(URL, TENANT) == finding
+        let_rest(folder, 100 * FAILURE_SECONDS)
+        assert await here.recall(URL, TENANT) == (None if finding is FAILED else KEPT)
 
 
-async def test_a_failure_of_long_ago_is_none_to_another_worker(folder):
-    clock = Clock(time.time())
-    await opened(folder, clock).note(FAILED, TENANT)
-    clock.now += FAILURE_SECONDS + 1
-    assert await opened(folder, clock).recall(URL, TENANT) is None
+async def test_a_use_is_noted_now_and_then(folder):
+    here = opened(folder)
+    await here.note(URL, FAILED, TENANT)
+    for unused_seconds, is_noted in ((NOTE_SECONDS - 10, False), (NOTE_SECONDS + 10, True)):
+        let_rest(folder, unused_seconds)
+        await here.recall(URL, TENANT)
+        assert (time.time() - note_in(folder).stat().st_mtime < 60) == is_noted
 
 
-async def test_a_finding_holds_while_the_file_exists(folder):
-    clock = Clock(time.time())
-    await opened(folder, clock).note(KEPT, TENANT)
-    clock.now += 100 * FAILURE_SECONDS
-    assert await opened(folder, clock).recall(URL, TENANT) == KEPT
-
-
-async def test_a_use_is_noted_so_that_other_workers_see_it(folder):
-    clock = Clock(time.time())
-    here = opened(folder, clock)
-    await here.note(FAILED, TENANT)
-    note = folder / finding_key(DIGEST, TENANT)
-    os.utime(note, (0, 0))
-    clock.now += NOTE_SECONDS - 1
-    await here.recall(URL, TENANT)
-    assert note.stat().st_mtime == 0
-    clock.now += 1
-    await here.recall(URL, TENANT)
-    assert time.time() - note.stat().st_mtime < 60
-
-
-@pytest.mark.parametrize("written", [b"", b"{", b'{"address_sha256": 7}', b'{"address_sha256": "another"}'])
-async def test_a_note_that_is_broken_or_of_another_address_says_nothing(folder, written):
-    await opened(folder).note(KEPT, TENANT)
-    (folder / finding_key(DIGEST, TENANT)).write_bytes(written)
+@pytest.mark.parametrize("written", [b"", b"{", b'{"artifact": 7}'])
+async def test_a_broken_note_says_nothing(folder, written):
+    await opened(folder).note(URL, KEPT, TENANT)
+    note_in(folder).write_bytes(written)
     assert await opened(folder).recall(URL, TENANT) is None
 
 
-async def test_where_nothing_can_be_written_it_is_remembered_as_long_as_the_process_lives(folder):
+async def test_where_nothing_can_be_written_nothing_is_remembered(folder):
     folder.write_text("a file in the folder's place")
-    here = opened(folder)
-    await here.note(FAILED, TENANT)
-    assert await here.recall(URL, TENANT) == FAILED
+    await opened(folder).note(URL, FAILED, TENANT)
     assert await opened(folder).recall(URL, TENANT) is None
 
 
 async def test_what_became_of_an_address_is_known_to_all_who_share_a_bucket():
     bucket = Bucket("memory:///")
     assert await FetchCache(bucket).recall(URL, TENANT) is None
-    await FetchCache(bucket).note(FAILED, TENANT)
+    await FetchCache(bucket).note(URL, FAILED, TENANT)
     assert await FetchCache(bucket).recall(URL, TENANT) == FAILED
 
 
 async def test_a_store_that_hangs_is_no_store_that_knows_nothing(folder, monkeypatch):
     monkeypatch.setattr("proxy.shell.references.resolver.WAIT_SECONDS", 0.02)
     go_on = threading.Event()
-    here = opened(folder)
-    here._folder.is_used = go_on.wait
+    place = PrivateFolder(folder)
+    monkeypatch.setattr(place, "get", lambda _: go_on.wait())
     with pytest.raises(ArtifactStoreUnavailable):
-        await here.recall(URL, TENANT)
+        await FetchCache(place).recall(URL, TENANT)
     go_on.set()
 
 
@@ -422,27 +408,17 @@ async def test_nothing_is_made_on_disk_by_looking(folder):
 
 
 async def test_unused_findings_are_swept(folder):
-    clock, place = Clock(time.time()), PrivateFolder(folder)
-    await FetchCache(place, clock=clock).note(FAILED, TENANT)
+    place = PrivateFolder(folder)
+    await FetchCache(place).note(URL, FAILED, TENANT)
     for days, is_there in ((6, True), (8, False)):
-        now = clock.now + days * 24 * 3600
+        now = time.time() + days * 24 * 3600
         sweep(place, place.listed(), now, retention_seconds=7 * 24 * 3600, max_bytes=2**30)
-        assert (folder / finding_key(DIGEST, TENANT)).exists() == is_there
+        assert any((folder / ".meta").glob("url_*")) == is_there
 
 
 @pytest.mark.parametrize(
-    ("digest", "tenant"), [("", TENANT), ("../../x" * 5, TENANT), ("A" * 32, TENANT), (DIGEST, "../x")]
+    ("digest", "tenant"), [("", TENANT), ("../../x" * 5, TENANT), ("A" * 32, TENANT), ("0" * 64, "../x")]
 )
 def test_only_a_hash_and_a_tenant_make_a_key(digest, tenant):
     with pytest.raises(ValueError, match="hash"):
         finding_key(digest, tenant)
-
-
-async def test_what_is_remembered_is_bounded_and_the_oldest_use_goes(folder, monkeypatch):
-    monkeypatch.setattr("proxy.shell.references.resolver.MAX_REMEMBERED", 2)
-    here = opened(folder)
-    for name in "abc":
-        await here.note(Finding(address_sha256(name)), TENANT)
-        await here.recall("a", TENANT)
-    assert [key[0] for key in here._remembered] == [address_sha256("c"), address_sha256("a")]
-    assert await here.recall("b", TENANT) == Finding(address_sha256("b")), "it is still on disk"
