@@ -56,11 +56,6 @@ class AssistantMessage(Discreet, frozen=True):
     texts: Mapping[str, str]
     """The parts that a person may read, by the wire's name for each: text and reasoning."""
 
-    @property
-    def is_mixed(self) -> bool:
-        """Whether the client also has calls to answer."""
-        return bool(self.own and self.others)
-
 
 RetrievalPolicy: TypeAlias = Literal["auto", "always", "never"]
 

@@ -42,9 +42,6 @@ from proxy.shell.relay.sends import (
     without_encoding,
 )
 from proxy.shell.relay.tool_loop import (
-    MAX_LEFT_OUT,
-    MAX_LEFT_OUT_BYTES,
-    LeftOut,
     Retrieval,
     StreamedResponse,
     ToolLoop,
@@ -121,8 +118,7 @@ class Relay:
         self._tenants = tenants
         self._recorder = recorder
         keepalive_seconds = settings.overflow.keepalive_seconds
-        left_out = LeftOut(MAX_LEFT_OUT, MAX_LEFT_OUT_BYTES)
-        self._retrieval = Retrieval(planner, tools, recorder, settings.language, keepalive_seconds, left_out)
+        self._retrieval = Retrieval(planner, tools, recorder, settings.language, keepalive_seconds)
         self._held = HeldConversations()
 
     async def serve(self, came: Arrived, record: RequestRecord) -> Served:
@@ -146,15 +142,12 @@ class Relay:
         headers = self._sent_headers(came, named, None if mode == "observe" else planned)
         if planned is None or mode == "observe":
             return await self._as_it_came(came, headers, planned, record)
-        kept, again = came.kept, None
-        if planned.offered and self._retrieval.left_out:
-            pending = PendingRequest(came.target, headers, came.received, planned, kept)
-            planned, again = await ToolLoop(self._retrieval, self._send_round, pending, record, planned).catch_up()
+        kept = came.kept
         planned = await self._ready(planned, record)
         if planned.request.is_rewritten:  # as the client would have written it
             headers = without_encoding(headers)
             came.received.become(planned.request.body)
-        pending = PendingRequest(came.target, headers, came.received, planned, kept, again, early=came.early)
+        pending = PendingRequest(came.target, headers, came.received, planned, kept, early=came.early)
         self._recorder.plan_made(record)
         attempt = await self._answer(pending, record)
         if attempt.planned.offered and attempt.cure.kind is not AttemptKind.ORIGINAL:

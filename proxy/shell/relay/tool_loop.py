@@ -16,22 +16,17 @@ from typing import Final, NamedTuple, TypeAlias
 from msgspec import Struct, structs
 
 from proxy.core.compaction import Plan
-from proxy.core.conversation import Message, Size
+from proxy.core.conversation import Size
 from proxy.core.notices import READING, Language, framed, say
 from proxy.core.overflow import Counted, Terms
-from proxy.core.retrieval_tool import (
-    AssistantMessage,
-    Wanted,
-    notice,
-    wanted_by,
-)
+from proxy.core.retrieval_tool import AssistantMessage, Wanted, notice, wanted_by
 from proxy.core.text import utf8_length
 from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
-from proxy.shell.relay.sends import Again, PendingRequest
-from proxy.shell.resources import BoundedMap, logger
+from proxy.shell.relay.sends import PendingRequest
+from proxy.shell.resources import logger
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.upstream import Headers
 
@@ -40,10 +35,6 @@ MAX_ROUNDS: Final = 8
 artifact."""
 MAX_CALLS: Final = 8
 """Calls of one round that are answered."""
-MAX_LEFT_OUT: Final = 1_000
-"""Conversations whose left-out calls are remembered."""
-MAX_LEFT_OUT_BYTES: Final = 4 * 1024 * 1024
-"""Limit of what these calls say."""
 MIN_PAGE_BYTES: Final = 500
 """A shorter page would be useless."""
 _NEXT_TOKENS: Final = 400
@@ -56,20 +47,6 @@ Send: TypeAlias = Callable[[PendingRequest, str], Awaitable[tuple[PeekedResponse
 with it, empty for a reply. Raises ProxyError."""
 
 
-class LeftCalls(NamedTuple):
-    """Our calls in a response that also had calls of the client."""
-
-    wanted: Sequence[Wanted | None]
-    messages: int
-    """Number of messages before that response."""
-    last: int
-    """Hash of the last of them: other conversations may have the same beginning."""
-
-
-LeftOut: TypeAlias = BoundedMap[tuple[str, str], LeftCalls]
-"""Those of the latest response of each conversation, by tenant and conversation."""
-
-
 class Retrieval(Struct, frozen=True):
     """Shared by the rounds of every response."""
 
@@ -79,18 +56,6 @@ class Retrieval(Struct, frozen=True):
     language: Language
     keepalive_seconds: float | None
     """How long the client of a stream may hear nothing between two rounds; None: as long as it takes."""
-    left_out: LeftOut
-
-
-class _Calls(NamedTuple):
-    """Our calls in one response."""
-
-    wanted: Sequence[Wanted | None]
-    """None: a call that says nothing of what to read."""
-    answered: Callable[[Sequence[str]], list[Message]]
-    """The texts that answer them → the messages that follow the request."""
-    accepted_tokens: int = 0
-    """The size of the prompt that they answer; 0 before anything was sent."""
 
 
 class _Read(NamedTuple):
@@ -127,107 +92,62 @@ class ToolLoop(Struct):
     async def following(self, message: AssistantMessage, *, as_stream: bool) -> PeekedResponse | None:
         """The model's next response, after its calls were answered, a stream or not; None if it may not continue, or
         there is none."""
-        if self.count == MAX_ROUNDS:
-            return None
-        calls = self._calls(message)
-        read = await self._read(calls)
+        read = await self._read(message) if self.count < MAX_ROUNDS else None
         for is_last in (False, True):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            again = partial(self._again, calls)
+            again = partial(self._again, message)
             round_of = structs.replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
-                answer, planned, self.problem = await self.send(round_of, self.record.request_id)
+                answer, planned, problem = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
-                read = await self._with_pages(calls, 0.0)
+                read = await self._with_pages(message, 0.0)
+                continue
             except ProxyError as error:
-                self._fail(error.code)
-                return None
-            else:
-                if self.problem or answer.is_stream is not as_stream:
-                    await answer.aclose()
-                    self._fail(self.problem or "another form of response")
-                    return None
-                self.planned = planned
-                return answer
+                return self._fail(error.code)
+            if problem or answer.is_stream is not as_stream:
+                await answer.aclose()
+                return self._fail(problem or "another form of response")
+            self.planned = planned
+            return answer
         return None
 
-    async def body_of(self, answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None] | None:
-        """The body of a later round, as `_read` has it; None if it breaks off."""
+    async def body_of(self, answer: PeekedResponse) -> bytes | None:
+        """The body of a later round; None if it breaks off or is too long."""
         try:
-            return await _read(answer)
+            body = await answer.read(MAX_BODY_BYTES)
         except UpstreamError as error:
+            body, self.problem = None, error.code
+        if body is None:
             await answer.aclose()
-            self._fail(error.code)
-            return None
+            self._fail(self.problem or "too long")
+        return body
 
     def _fail(self, problem: str) -> None:
         """Note why there is no next response."""
         self.problem = problem
         logger().warning("reading_broken", request_id=self.record.request_id, problem=problem)
 
-    def leave_out(self, message: AssistantMessage) -> None:
-        """Remember our calls beside the client's: the client gets its own, and the next turn what ours read."""
-        messages = self._received
-        if messages:
-            left = LeftCalls(_wanted(message)[:MAX_CALLS], len(messages), _hash_of(messages[-1]))
-            self.retrieval.left_out.put(self._conversation, left, sum(len(call.arguments) for call in message.own))
-
-    @property
-    def _conversation(self) -> tuple[str, str]:
-        return self.planned.tenant, self.pending.planned.last_sent.conversation
-
-    @property
-    def _received(self) -> Sequence[Message]:
-        """The messages of the client."""
-        messages, reading = self.planned.request.conversation.messages, self.planned.reading
-        return messages if reading is None else messages[: reading.received]
-
-    async def catch_up(self) -> tuple[Planned, Again | None]:
-        """The plan with what our calls of the turn before were to read, which came beside the client's own, at its end;
-        and how it is planned again."""
-        left, messages = self.retrieval.left_out.get(self._conversation), self._received
-        is_next = left is not None and left.messages < len(messages)
-        if left is None or not is_next or _hash_of(messages[left.messages - 1]) != left.last:
-            return self.planned, None
-        self.retrieval.left_out.pop(self._conversation)
-        said = notice("beside", self.retrieval.language).rstrip()
-        calls = _Calls(left.wanted, lambda texts: [messages[-1].beside("user", "\n".join([said, *texts]))])
-        read = await self._read(calls)
-        if read is None or not read.planned.plan.may_be_sent:
-            return self.planned, None
-        self.record.note_plan(read.planned)
-        return read.planned, partial(self._again, calls)
-
-    def _calls(self, message: AssistantMessage) -> _Calls:
-        wire = self.planned.wire
-
-        def as_results(texts: Sequence[str]) -> list[Message]:
-            results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
-            return [wire.message(raw) for raw in (message.message, *results)]
-
-        return _Calls(_wanted(message), as_results, self.planned.plan.after.tokens)
-
-    async def _read(self, calls: _Calls) -> _Read | None:
+    async def _read(self, message: AssistantMessage) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(calls) if await self.pending.kept.back() else None
+            return await self._read_all(message) if await self.pending.kept.back() else None
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
 
-    async def _read_all(self, calls: _Calls) -> _Read:
+    async def _read_all(self, message: AssistantMessage) -> _Read:
         self.count += 1
         self.record.retrieval_rounds = self.count
         for share in _SHARES:
-            read = await self._with_pages(calls, share)
+            read = await self._with_pages(message, share)
             if _leaves_room(read.planned.plan):
                 break
         for artifact, text in read.texts:
             self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
         return read
 
-    async def _again(self, calls: _Calls, refused: Planned, terms: Terms) -> Planned:
+    async def _again(self, message: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
         """The plan for a round that was refused. For a goal, its pages are made smaller here, because a plan does not
         cut them. If all that stays is beyond the goal, the smallest page that fits stays with it."""
         planner, goal_tokens = self.retrieval.planner, terms.goal_tokens
@@ -235,23 +155,25 @@ class ToolLoop(Struct):
             return await planner.again(refused, terms)
         fitting = None
         for share in _SHARES:
-            read = await self._with_pages(calls, share)
+            read = await self._with_pages(message, share)
             planned = await planner.again(read.planned, terms)
             if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
                 return planned
             fitting = planned if share and planned.plan.fits else fitting
         return fitting or planned
 
-    async def _with_pages(self, calls: _Calls, share: float) -> _Read:
-        wanted, language = calls.wanted, self.retrieval.language
+    async def _with_pages(self, message: AssistantMessage, share: float) -> _Read:
+        wanted, language = [wanted_by(call.arguments) for call in message.own], self.retrieval.language
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         if share:
             texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
         else:
             texts = [notice("no_room" if one else "unnamed", language) for one in wanted]
-        messages = calls.answered(texts)
+        wire, accepted_tokens = self.planned.wire, self.planned.plan.after.tokens
+        results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
+        messages = [wire.message(raw) for raw in (message.message, *results)]
         plan_further = self.retrieval.planner.plan_further
-        planned = await plan_further(self.planned, messages, calls.accepted_tokens, may_cut=not share)
+        planned = await plan_further(self.planned, messages, accepted_tokens, may_cut=not share)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), planned)
 
@@ -268,15 +190,6 @@ class ToolLoop(Struct):
         return texts
 
 
-def _wanted(message: AssistantMessage) -> list[Wanted | None]:
-    return [wanted_by(call.arguments) for call in message.own]
-
-
-def _hash_of(message: Message) -> int:
-    """A hash of what a client repeats of a message; it moves cache marks, which may turn a text into a block."""
-    return hash((message.role, message.answers, *(text for _, text in message.texts())))
-
-
 def _leaves_room(plan: Plan) -> bool:
     """Whether a plan fits, and what follows will."""
     left = Size(min(_NEXT_TOKENS, plan.budget.room_tokens // 20))
@@ -290,57 +203,43 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 class WholeResponse:
     """A response that is not a stream, after its rounds are over."""
 
-    def __init__(
-        self,
-        held: PeekedResponse,
-        pieces: list[bytes],
-        counted: Counted | None,
-        rest: AsyncIterator[bytes] | None = None,
-    ) -> None:
+    def __init__(self, held: PeekedResponse, body: bytes, counted: Counted | None) -> None:
         self.status = held.status
-        self.headers: Headers = held.headers
+        kept = [pair for pair in held.headers if pair[0] not in OF_THE_BODY]
+        self.headers: Headers = [*kept, (b"content-length", str(len(body)).encode())]
         self.counted = counted
         """The upstream's counts for the first send: later rounds also hold pages."""
         self._held = held
-        self._pieces = pieces
-        self._rest = rest
+        self._body = body
 
     @classmethod
-    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> WholeResponse:
+    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse:
         """Go through the rounds. Raises ProxyError."""
         reply, current = rounds.planned.wire.reply(stream=False), first
         try:
-            pieces, rest = await _read(first)
-            counted = first.counted
-            while True:
-                if rest is not None:
-                    return cls(current, pieces, counted, rest)
-                came = b"".join(pieces)
-                reply.feed(came)
+            body = await first.read(MAX_BODY_BYTES)
+            while body is not None:
+                reply.feed(body)
                 message = reply.end()
                 rounds.record.note_usage(reply.usage)
-                if message is None or message.is_mixed:
-                    if message is not None:
-                        rounds.leave_out(message)
-                    return cls(current, [], counted)._saying(reply.last_words(), came)
+                if message is None or message.others:
+                    said = reply.last_words()
+                    return current if current is first and said == body else cls(current, said, first.counted)
                 following = await rounds.following(message, as_stream=False)
                 body = None if following is None else await rounds.body_of(following)
                 if following is None or body is None:
-                    return cls(current, [], counted)._saying(reply.stopped(rounds.last_words), came)
+                    return cls(current, reply.stopped(rounds.last_words), first.counted)
                 await current.aclose()
-                current, (pieces, rest) = following, body
+                current = following
                 reply.next_round()
+            return first
         except BaseException:
             await current.aclose()
             raise
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks."""
-        for piece in self._pieces:
-            yield piece
-        if self._rest is not None:
-            async for piece in self._rest:
-                yield piece
+        yield self._body
 
     async def drain(self) -> None:
         await self._held.drain()
@@ -348,13 +247,6 @@ class WholeResponse:
     async def aclose(self) -> None:
         """Release the connection."""
         await self._held.aclose()
-
-    def _saying(self, body: bytes, came: bytes) -> WholeResponse:
-        self._pieces = [body]
-        if body != came:
-            kept = [pair for pair in self.headers if pair[0] not in OF_THE_BODY]
-            self.headers = [*kept, (b"content-length", str(len(body)).encode())]
-        return self
 
 
 class StreamedResponse:
@@ -384,9 +276,7 @@ class StreamedResponse:
                     yield visible
             message = stream.end()
             self._rounds.record.note_usage(stream.usage)
-            if message is None or message.is_mixed:
-                if message is not None:
-                    self._rounds.leave_out(message)
+            if message is None or message.others:
                 yield stream.last_words()
                 return
             seconds = self._rounds.retrieval.keepalive_seconds
@@ -422,14 +312,3 @@ async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | 
     if answer.status != 200 or not answer.is_plain:
         return answer
     return StreamedResponse(answer, rounds) if answer.is_stream else await WholeResponse.of(answer, rounds)
-
-
-async def _read(answer: PeekedResponse) -> tuple[list[bytes], AsyncIterator[bytes] | None]:
-    """The body, and the rest of it if it is too long."""
-    pieces, length, rest = [], 0, answer.chunks()
-    async for piece in rest:
-        pieces.append(piece)
-        length += len(piece)
-        if length > MAX_BODY_BYTES:
-            return pieces, rest
-    return pieces, None
