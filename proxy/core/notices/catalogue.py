@@ -187,57 +187,6 @@ READING: Final[Phrases] = {
         "Not read: there is no room for a page. Go on with what you have.",
         "未读取：没有空间容纳一页。请根据已有内容继续。",
     ),
-    "stopped": ("; go on with the same search and lines={following}", "；请用相同的搜索和 lines={following} 继续"),
-}
-"""The first line of a page that was read from an artifact."""
-
-FOUND: Final[Phrases] = {
-    "listed": (
-        "{shown:,} of {total:,} artifacts, the last used first; read_artifact reads one by its id",
-        "共 {total:,} 个工件，此处按最近使用列出 {shown:,} 个；用 read_artifact 按 id 读取",
-    ),
-    "matches": (
-        "{shown:,} of {matching:,} matches in {searched:,} artifacts, from {name} back; read_artifact reads on with id "
-        "and lines",
-        "从 {name} 起往前搜索了 {searched:,} 个工件，找到 {matching:,} 处匹配，此处显示 {shown:,} 处；"
-        "用 read_artifact 加 id 和 lines 继续阅读",
-    ),
-    "best": ("; those with most words of grep are shown", "；显示包含 grep 中词语最多的匹配"),
-    "further": ("; go on with the same search and id={name}", "；请用相同的搜索和 id={name} 继续"),
-    "from": (" lines={lines}", " lines={lines}"),
-    "in_message": (
-        "-- {name} lines={lines}: message {number:,} of {total:,}, {of}",
-        "-- {name} lines={lines}：第 {number:,} 条消息，共 {total:,} 条，{of}",
-    ),
-    "in_result": ("-- {name} lines={lines}: a result of {of}", "-- {name} lines={lines}：{of} 的结果"),
-}
-"""The first line of what a search found, and the line before each match."""
-
-READING: Final[Phrases] = {
-    "unnamed": (
-        'read_artifact needs the id of an artifact as a notice names it, and perhaps lines or grep: {{"id": '
-        '"tool_bash_0123456789abcdef.txt", "lines": "400-480"}}',
-        'read_artifact 需要通知中给出的工件 id，可另加 lines 或 grep：{{"id": "tool_bash_0123456789abcdef.txt", '
-        '"lines": "400-480"}}',
-    ),
-    "failed": ("{name} was not read: {problem}", "未能读取 {name}：{problem}"),
-    "unsearched": ("Nothing was searched: {problem}", "未搜索：{problem}"),
-    "last": (
-        "This was the last of {rounds} readings in one answer: go on with what you have.",
-        "一次回答最多读取 {rounds} 次，这是最后一次：请根据已有内容继续。",
-    ),
-    "many": (
-        "Not read: at most {calls} artifacts are read at once. Call again for this one.",
-        "未读取：一次最多读取 {calls} 个工件。请再次调用以读取此工件。",
-    ),
-    "no_room": (
-        "Not read: there is no room for a page. Go on with what you have.",
-        "未读取：没有空间容纳一页。请根据已有内容继续。",
-    ),
-    "beside": (
-        "read_artifact was called beside another tool; this is what it read:",
-        "read_artifact 与其他工具同时被调用，以下是其读取的内容：",
-    ),
     "stopped": (
         "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
         "（回答到此为止：模型已读取 {rounds} 页，并要求继续读取。）",

@@ -104,10 +104,12 @@ class ToolLoop(Struct):
                 read = await self._with_pages(message, 0.0)
                 continue
             except ProxyError as error:
-                return self._fail(error.code)
+                self._fail(error.code)
+                return None
             if problem or answer.is_stream is not as_stream:
                 await answer.aclose()
-                return self._fail(problem or "another form of response")
+                self._fail(problem or "another form of response")
+                return None
             self.planned = planned
             return answer
         return None
