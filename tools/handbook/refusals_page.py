@@ -76,9 +76,8 @@ def render() -> str:
 
 
 def _line(row: Row) -> str:
-    cures = ", ".join(f"`{kind.value}`" for kind in row.kinds)
     kept = "; ".join(f"{NAMES[name]}, {_how_long(name)}" for name in row.learned) or "nothing of the model"
-    return f"| `{row.cause}` | {row.words} | {RECOGNISED[row.cause]} | {cures} | {SENT[row.cause]} | {kept} |"
+    return f"| `{row.cause}` | {row.words} | {RECOGNISED[row.cause]} | `{row.kind.value}` | {SENT[row.cause]} | {kept} |"
 
 
 def _how_long(name: str) -> str:

@@ -6,6 +6,10 @@ knows how an error is encoded.
 
 from __future__ import annotations
 
+from proxy.core.overflow.attempts import FIRST, Attempt, AttemptKind, Cure, Outcome, Situation, Terms
+from proxy.core.overflow.cures import CURES, MAX_SENDS, Row, best, next_cures, still_stands
+from proxy.core.overflow.goals import ALWAYS_SMALLER, ESTIMATED_SHARE, room_in_rate
+from proxy.core.overflow.lessons import BYTES, HISTORY, SIZE, Lesson, lessons_of
 from proxy.core.overflow.proofs import images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.refusal import (
     OversizedPlan,
@@ -34,29 +38,6 @@ from proxy.core.overflow.report import (
     Verdict,
     VerdictKind,
     means_cut,
-)
-from proxy.core.overflow.retry import (
-    ALWAYS_SMALLER,
-    BYTES,
-    CURES,
-    ESTIMATED_SHARE,
-    FIRST,
-    HISTORY,
-    MAX_SENDS,
-    SIZE,
-    Attempt,
-    AttemptKind,
-    Cure,
-    Lesson,
-    Outcome,
-    Row,
-    Situation,
-    Terms,
-    best,
-    lessons_of,
-    next_cures,
-    room_in_rate,
-    still_stands,
 )
 
 __all__ = [

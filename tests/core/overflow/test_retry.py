@@ -32,7 +32,7 @@ from proxy.core.overflow import (
     next_cures,
     room_in_rate,
 )
-from proxy.core.overflow.retry import LEAST_LIMIT_BYTES, MIN_USEFUL_REPLY_TOKENS, emergency_goal, emergency_reply
+from proxy.core.overflow.goals import LEAST_LIMIT_BYTES, MIN_USEFUL_REPLY_TOKENS, emergency_goal, emergency_reply
 
 COUNTS = st.integers(1, 10**6)
 MAYBE = st.none() | COUNTS
@@ -547,4 +547,4 @@ def test_every_row_of_the_table_has_a_name_of_its_own_and_is_used():
 @given(SITUATIONS, STATUSES, VERDICTS)
 def test_a_row_sends_what_it_says_it_sends(situation, status, verdict):
     for row in CURES:
-        assert {cure.kind for cure in row.find(Outcome(status, verdict), situation)} <= set(row.kinds)
+        assert {cure.kind for cure in row.find(Outcome(status, verdict), situation)} <= {row.kind}

@@ -1,0 +1,81 @@
+"""What the sends of a request have proven about its model.
+
+Rule: a refusal that names no limit is taken as true of the model only after the same request without what was refused,
+or shorter, was accepted, or refused for another reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Generic, NamedTuple
+
+from proxy.core.models import LimitName, facts
+from proxy.core.overflow.attempts import AnyAttempt, Attempt, AttemptKind, Cure
+from proxy.core.overflow.report import Verdict, VerdictKind
+
+HISTORY: Final = "history"
+"""A lesson about this conversation alone: its history holds what was refused."""
+BYTES: Final = "bytes"
+"""The size of the body that was refused."""
+SIZE: Final = "size"
+"""The size of the prompt that was accepted."""
+
+
+class Lesson(NamedTuple, Generic[AnyAttempt]):
+    """One thing that a history has taught."""
+
+    about: str
+    """`HISTORY`, `BYTES`, `SIZE`, or the name of a fact, or its beginning."""
+    refused: AnyAttempt
+    sent: AnyAttempt
+    """What the upstream has accepted instead, or refused for another reason."""
+
+
+def lessons_of(history: Sequence[AnyAttempt]) -> Sequence[Lesson[AnyAttempt]]:
+    """What the latest attempt proves."""
+    last, begin = history[-1], 1
+    for index in range(1, len(history) - 1):
+        if _proves(history[index], history[begin : index + 1]):
+            begin = index + 1
+    unproven = range(begin, len(history))
+    if not unproven:
+        return ()
+    if not _proves(last, history[begin:]):
+        is_same_seal = last.cure.reason is last.outcome.verdict.kind is VerdictKind.SEAL  # these are others
+        return (Lesson(HISTORY, history[-2], last),) if is_same_seal else ()
+    undone = last.cure.kind is AttemptKind.ORIGINAL  # so the cures before it prove nothing
+    is_accepted = last.outcome.is_accepted
+    return [
+        Lesson(about, history[index - 1], history[index])
+        for index in (unproven[-1:] if undone else unproven)
+        for about in _taught(history[index].cure, history[index - 1].outcome.verdict, is_accepted=is_accepted)
+    ]
+
+
+def _proves(attempt: Attempt, cured: Sequence[Attempt]) -> bool:
+    return attempt.outcome.is_accepted or attempt.outcome.proves([one.cure for one in cured])
+
+
+def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[str]:
+    """What this cure has taught of this refusal, now that it is proven."""
+    if cure.kind is AttemptKind.REPAIRED:
+        yield HISTORY
+    if refusal.named is not None and (cure.keeps_to or cure.kind is AttemptKind.SHORTER_REPLY):
+        yield facts.AT_MOST
+    if refusal.is_conditional and cure.kind is not AttemptKind.WITHOUT_MEDIA:
+        return
+    match cure.kind:
+        case AttemptKind.ORIGINAL if refusal.misses_json and is_accepted:
+            yield facts.CUT_RESULTS_REFUSED
+        case AttemptKind.WITHOUT_TOOL if refusal.named is not LimitName.TOOLS:
+            yield facts.REFUSES_OUR_TOOL
+        case AttemptKind.FEWER_BYTES:
+            yield BYTES
+        case AttemptKind.EMERGENCY if refusal.names_no_limit and is_accepted:
+            if refusal.is_suspect:
+                yield facts.SEARCH
+            yield SIZE
+        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_in_results and not refusal.is_conditional:
+            yield facts.RESULTS_HOLD_TEXT
+        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_model:
+            yield facts.REFUSES
