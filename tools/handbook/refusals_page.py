@@ -77,7 +77,8 @@ def render() -> str:
 
 def _line(row: Row) -> str:
     kept = "; ".join(f"{NAMES[name]}, {_how_long(name)}" for name in row.learned) or "nothing of the model"
-    return f"| `{row.cause}` | {row.words} | {RECOGNISED[row.cause]} | `{row.kind.value}` | {SENT[row.cause]} | {kept} |"
+    cure = f"`{row.kind.value}` | {SENT[row.cause]}"
+    return f"| `{row.cause}` | {row.words} | {RECOGNISED[row.cause]} | {cure} | {kept} |"
 
 
 def _how_long(name: str) -> str:
