@@ -240,7 +240,7 @@ def _routes(settings: Settings, shared: Shared) -> Routes:
 
 def _priced(settings: Settings, models: Sequence[ModelResolver]) -> list[Priced]:
     named = zip(settings.named_upstreams, models, strict=True)
-    return [Priced(one.upstream.host, name, Prices(one.catalogue), one) for name, one in named]
+    return [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in named]
 
 
 def _route(settings: Settings, shared: Shared, name: str) -> Route:

@@ -315,7 +315,7 @@ async def explain(request: Request, services: Serving) -> Response:
 async def current_status(
     request: Request,
     services: Serving,
-    full: Annotated[bool, Query(description="Also windows and problems, for which upstreams are asked.")] = False,
+    full: Annotated[bool, Query(description="Also health and problems, for which upstreams are asked.")] = False,
 ) -> Response:
     """Version, folders, upstreams and sums of this process, for the operator and for commands of the proxy's own user,
     which prove that they know the token in its data folder, and get a proof back."""

@@ -22,7 +22,7 @@ from proxy import __version__
 from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
-from proxy.shell.models import ModelResolver, Price, Prices, stated_by
+from proxy.shell.models import Price, Prices
 from proxy.shell.operator.health import Health, failed_checks, findings, ranked
 from proxy.shell.telemetry import Block, Filters, History, RequestRecord, Sums, Table
 
@@ -41,7 +41,6 @@ MAX_MODELS: Final = 50
 """Most rows in the table: those with the most tokens."""
 MAX_CLIENTS: Final = 50
 """Named in one answer."""
-MAX_WINDOWS: Final = 50
 MAX_PROBLEMS: Final = 5
 _LATEST_WINDOWS: Final = """
 SELECT coalesce(model, ''), coalesce(upstream, ''), window_tokens, window_is_guessed, max(id) FROM requests
@@ -187,18 +186,6 @@ class OverviewFigures:
 
 
 @dataclass
-class Window:
-    """The context window of a model."""
-
-    model: str
-    upstream: str
-    """Base URL."""
-    window_tokens: int
-    source: str
-    """Who states it."""
-
-
-@dataclass
 class Status:
     """A running proxy."""
 
@@ -210,10 +197,8 @@ class Status:
     """Base URLs, by the order in which they are tried."""
     served: Sums
     """Of what is kept since the start of this process."""
-    windows: Sequence[Window] | None = None
-    """This and what follows only with `full`."""
     health: Sequence[Health] | None = None
-    """What needs attention; empty: nothing."""
+    """What needs attention; empty: nothing. This and what follows only with `full`."""
     problems: Sequence[RequestRecord] | None = None
     """The latest requests that went wrong."""
 
@@ -225,7 +210,6 @@ class Priced(NamedTuple):
     check: str
     """The name of its check: its place in the settings."""
     prices: Prices
-    models: ModelResolver
 
 
 class Overview(Struct, frozen=True):
@@ -355,26 +339,15 @@ class Overview(Struct, frozen=True):
         return Page(record, blocks, None if record.prompt_tokens is None else usd)
 
     async def status(self, *, full: bool) -> Status:
-        """What runs here; `full`: with windows and problems, for which upstreams are asked."""
-        history, named = self.history, [one.models.upstream.settings.base_url for one in self.upstreams]
+        """What runs here; `full`: with health and problems, for which upstreams are asked."""
+        history, settings = self.history, self.settings
         ((served,),) = await history.ask(Table.sums, history.started, self.clock())
-        data_dir = str(self.settings.data_dir.absolute())
-        found = Status(self._process(), data_dir, self.artifacts, named, served)
+        named = [one.base_url for one in settings.named_upstreams.values()]
+        found = Status(self._process(), str(settings.data_dir.absolute()), self.artifacts, named, served)
         if full:
-            used = await history.ask(lambda table: table.query(_LATEST_WINDOWS, since=0.0))
-            found.windows = [*self._windows(used)][:MAX_WINDOWS]
             found.health = await history.ask(self._health, await self.problems(), self.clock())
             found.problems = await history.ask(Table.page, {"limit": MAX_PROBLEMS, "troubled": True})
         return found
-
-    def _windows(self, used: Iterable[Sequence[Any]]) -> Iterable[Window]:
-        """Of the models that requests have named or upstreams list."""
-        for one in self.upstreams:
-            asked = [model for model, host, *_ in used if host == one.host]
-            for name in dict.fromkeys((*asked, *one.models.learning.models, *one.models.discovery.names)):
-                profile = one.models.profile(name)
-                source = stated_by(profile, "window_tokens") or ""
-                yield Window(name, one.models.upstream.settings.base_url, profile.window_tokens, source)
 
     def _by_model(self, rows: Iterable[Sequence[Any]], windows: Iterable[Sequence[Any]]) -> list[ModelSums]:
         """One entry for each model at each upstream, the largest first."""

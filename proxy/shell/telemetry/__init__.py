@@ -3,7 +3,6 @@
 from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History
 from proxy.shell.telemetry.record import (
     Block,
-    Ended,
     RequestOutcome,
     RequestRecord,
     client_name,
@@ -36,7 +35,6 @@ __all__ = [
     "UNNAMED",
     "Block",
     "Conversation",
-    "Ended",
     "Filters",
     "History",
     "Recorder",

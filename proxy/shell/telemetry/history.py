@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from proxy.shell.resources import Threads, logger
-from proxy.shell.telemetry.record import Block, Ended, RequestRecord
+from proxy.shell.telemetry.record import Block, RequestRecord
 from proxy.shell.telemetry.table import MAX_DECISIONS, Table
 
 FILE_NAME: Final = "decisions-4.db"
@@ -55,7 +55,7 @@ class History:
         self.started = clock()
         self.under_way: dict[int, RequestRecord] = {}
         """Running requests, by identity; a client may use an id twice."""
-        self._waiting: deque[Ended] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[RequestRecord] = deque(maxlen=MAX_WAITING)
         self._threads = Threads(1, "history")
         self._memory = Table(None, MAX_DECISIONS)
         """Used where no file is wanted."""
@@ -73,7 +73,8 @@ class History:
 
     def add(self, record: RequestRecord) -> None:
         """A request is finished."""
-        self._waiting.append(Ended.of(self._clock(), record))
+        record.finished_at = self._clock()
+        self._waiting.append(record)
 
     async def write_for_ever(self) -> None:
         """Write what is waiting, every second."""
@@ -107,8 +108,9 @@ class History:
         here = next((one for one in self.under_way.values() if one.request_id == request_id), None)
         if here is None:
             return await self.ask(Table.find, request_id)
-        fields = vars(here.running(time.perf_counter()))
-        return Ended.of(self._clock(), here)._replace(fields=fields).described()
+        record = here.running(time.perf_counter())
+        record.finished_at = self._clock()
+        return record.described()
 
     async def running(self) -> list[RequestRecord]:
         """Requests under way, of this worker and of the others."""

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from proxy.core.compaction import Budget, in_model_tokens
 from proxy.core.conversation import Message, MessageReport
@@ -123,6 +123,12 @@ class _Progress:
     """True if the client's departure, or a body that cannot be read, ended it."""
     parent: Context | None
     """The client's span, if requests are traced and the client names one."""
+    finished_at: float
+    """Unix time."""
+    reports: Sequence[MessageReport]
+    """The messages of its last plan by our estimate; they do not hold its body."""
+    budget: Budget
+    """Of its last plan."""
     _last_sent: LastSent | None
     _sent_before: tuple[Message, ...] | None
     __slots__ = tuple(__annotations__)
@@ -247,6 +253,7 @@ class RequestRecord(_Progress):
         self.received = self.sent = self.answered = self.verdict = self.parent = None
         self.is_clients_doing = False
         self._last_sent = self._sent_before = None
+        self.reports, self.budget = (), Budget(0)
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> RequestRecord:
@@ -384,12 +391,13 @@ class RequestRecord(_Progress):
         return [(name, value.encode()) for name, value in found.items() if value]
 
     def complete(self, now: float) -> None:
-        """The request is finished: set what is known only now."""
+        """The request is finished: set what is known only now, and let go of its body."""
         self.total_ms = _milliseconds(now - self.started)
         if self.outcome in _EXPLAINED and self.verdict not in (None, VerdictKind.ACCEPTED):
             self.refusal = self.verdict.value
         if self.planned is not None:
             self._note_figures(self.planned)
+        self.planned = self._last_sent = self._sent_before = None
         if self.sent is not None and self.answered is not None:
             self.first_byte_ms = _milliseconds(self.answered - self.sent)
         if self.tokens_sent is not None and self.went_well:
@@ -404,7 +412,25 @@ class RequestRecord(_Progress):
         """The record of a running request, as far as it is known."""
         if self.planned is not None:
             self._note_figures(self.planned)
-        return self.of({**vars(self), "outcome": "running", "total_ms": _milliseconds(now - self.started)})
+        found = self.of({**vars(self), "outcome": "running", "total_ms": _milliseconds(now - self.started)})
+        found.reports, found.budget = self.reports, self.budget
+        return found
+
+    def described(self) -> tuple[RequestRecord, list[Block]]:
+        """The record with what became of the tokens of its messages, and these as they were last sent."""
+        was_edited = bool(self.edits) and not self.is_original
+        is_shown = self.edits or len(self.reports) <= MAX_UNCHANGED_BLOCKS
+        blocks = described_blocks(self.reports, self.budget, was_edited=was_edited) if is_shown else []
+        changed = [one for one in blocks if one.reasons]
+        tools = Counter(one.tool for one in self.reports if one.tool).most_common(1)
+        figures = {
+            "ended": datetime.datetime.fromtimestamp(self.finished_at, datetime.UTC).isoformat(timespec="milliseconds"),
+            "tokens_cut": sum(max(0, one.tokens_before - one.tokens_after) for one in changed if one.tokens_after),
+            "tokens_left_out": sum(one.tokens_before for one in changed if not one.tokens_after),
+            "messages_left_out": sum(not one.tokens_after for one in changed),
+            "tool": storable(tools[0][0]) if tools else "",
+        }
+        return self.of({**vars(self), **figures}), blocks[-MAX_BLOCKS:]
 
     def _note_figures(self, planned: Planned) -> None:
         request, budget = planned.request, planned.plan.budget
@@ -414,6 +440,7 @@ class RequestRecord(_Progress):
         self.room_tokens, self.window_tokens = planned.room_tokens, planned.inputs.profile.window_tokens
         self.window_is_guessed, self.counted_by = budget.room_is_guessed, planned.inputs.counted_by
         self.edits, self.conversation = planned.reasons, planned.last_sent.conversation
+        self.reports, self.budget = planned.plan.blocks, budget
         if request.reply_tokens is not None:
             self.reply_limit = request.reply_tokens
         if planned.lookup_seconds:
@@ -450,44 +477,6 @@ class Block:
     limit: str = ""
     """The limit that it exceeded by itself, and its value: `tool_output.max_lines=2000`; `window=30000`: bytes of its
     share of the window; empty: none."""
-
-
-class Ended(NamedTuple):
-    """A finished request with the messages of its last plan: nothing that holds its body."""
-
-    at: float
-    """Unix time."""
-    fields: Mapping[str, Any]
-    """Of its record."""
-    reports: Sequence[MessageReport] = ()
-    """By our estimate; empty if there was no plan."""
-    budget: Budget = Budget(0)
-    was_edited: bool = False
-    """False if nothing was changed, or if the original was sent in the end."""
-
-    @classmethod
-    def of(cls, at: float, record: RequestRecord) -> Ended:
-        """With what the last plan says."""
-        if record.planned is None:
-            return cls(at, vars(record))
-        plan = record.planned.plan
-        was_edited = bool(record.planned.reasons) and not record.is_original
-        return cls(at, vars(record), plan.blocks, plan.budget, was_edited)
-
-    def described(self) -> tuple[RequestRecord, list[Block]]:
-        """The record with what became of the tokens of its messages, and these as they were last sent."""
-        is_shown = bool(self.fields.get("edits")) or len(self.reports) <= MAX_UNCHANGED_BLOCKS
-        blocks = described_blocks(self.reports, self.budget, was_edited=self.was_edited) if is_shown else []
-        changed = [one for one in blocks if one.reasons]
-        tools = Counter(one.tool for one in self.reports if one.tool).most_common(1)
-        figures = {
-            "ended": datetime.datetime.fromtimestamp(self.at, datetime.UTC).isoformat(timespec="milliseconds"),
-            "tokens_cut": sum(max(0, one.tokens_before - one.tokens_after) for one in changed if one.tokens_after),
-            "tokens_left_out": sum(one.tokens_before for one in changed if not one.tokens_after),
-            "messages_left_out": sum(not one.tokens_after for one in changed),
-            "tool": storable(tools[0][0]) if tools else "",
-        }
-        return RequestRecord.of({**self.fields, **figures}), blocks[-MAX_BLOCKS:]
 
 
 def described_blocks(reports: Sequence[MessageReport], budget: Budget, *, was_edited: bool = True) -> list[Block]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 from proxy.core.text import jsontext
-from proxy.shell.telemetry.record import Block, Ended, RequestRecord, storable
+from proxy.shell.telemetry.record import Block, RequestRecord, storable
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Approximate limit of the file; the oldest rows are deleted first."""
@@ -226,9 +226,9 @@ class Table:
         """Close the file."""
         self._database.close()
 
-    def add(self, ended: Iterable[Ended]) -> None:
+    def add(self, finished: Iterable[RequestRecord]) -> None:
         """Add finished requests: all of them, or none. The oldest rows beyond the limits go."""
-        described = [(one.at, *one.described()) for one in ended]
+        described = [(one.finished_at, *one.described()) for one in finished]
         packed = [(at, jsontext.dump(record).decode(), _packed(blocks)) for at, record, blocks in described]
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")

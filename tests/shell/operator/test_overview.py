@@ -14,8 +14,6 @@ from proxy.shell.operator import MAX_HOURS, Dollars, Overview, Priced
 from proxy.shell.telemetry import History, RequestRecord, Table
 
 NOW = 1_700_000_000.0
-MODELS: Any = None
-"""Which are asked for windows only by the status."""
 CATALOGUE = {
     "openai": {
         "api": "https://api.openai.com/v1",
@@ -38,7 +36,7 @@ class Stage:
         def read():
             return json.dumps(CATALOGUE).encode()
 
-        return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read), MODELS)
+        return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read))
 
     async def _ask(self):
         return self.problems

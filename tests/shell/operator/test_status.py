@@ -30,11 +30,10 @@ async def test_it_says_what_runs_and_with_full_what_went_wrong(tmp_path):
     assert (found["upstreams"], found["process"]["mode"]) == (["http://127.0.0.1:9/v1"], "on")
     assert (found["data_dir"], found["artifacts"]) == (str(tmp_path), str(tmp_path / "tool-output"))
     assert [found["served"][name] for name in ("requests", "unanswered", "fitted", "cured")] == [1, 1, 0, 0]
-    assert [(one["model"], one["window_tokens"]) for one in found["windows"]] == [("small", 8000)]
     assert [(one["model"], one["status"]) for one in found["problems"]] == [("small", 502)]
     assert "does not answer" in found["health"][0]["words"]
     asked_little = (await asked(tmp_path, {})).json()
-    assert [asked_little[name] for name in ("windows", "problems", "health")] == [None] * 3
+    assert [asked_little[name] for name in ("problems", "health")] == [None] * 2
 
 
 async def test_a_proof_opens_it_where_a_key_is_set_and_a_proof_comes_back(tmp_path):

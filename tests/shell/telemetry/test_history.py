@@ -5,8 +5,6 @@ import asyncio
 import os
 import shutil
 import sqlite3
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
@@ -17,8 +15,6 @@ from proxy.core.conversation import MessageReport
 from proxy.shell.telemetry import RETRY_SECONDS, History, RequestRecord, Table
 
 REPORTS = (MessageReport("user", "", 10, 10), MessageReport("tool", "bash", 500, 90, ("truncate_tool_output",), ("a",)))
-PLAN = SimpleNamespace(blocks=REPORTS, budget=Budget(1_000))
-PLANNED: Any = SimpleNamespace(plan=PLAN, reasons={"truncate_tool_output": 1})
 LINE = {"outcome": "answered", "status": 200, "tokens_before": 510, "tokens_sent": 100}
 
 
@@ -32,7 +28,7 @@ class Worker:
     def serve(self, *names, **members):
         for name in names:
             record = RequestRecord.of({**LINE, "request_id": name, **members})
-            record.planned = PLANNED
+            record.reports, record.budget = REPORTS, Budget(1_000)
             self.history.add(record)
 
     async def ids(self):

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.core.compaction import Budget
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import Block, Ended
+from proxy.shell.telemetry import Block, RequestRecord
 
 REPORTS = (
     MessageReport("system", "", 10, 10),
@@ -16,8 +16,10 @@ REPORTS = (
 )
 
 
-def described(reports, ratio=1.0, *, was_edited=True, **fields):
-    return Ended(0.0, {"request_id": "req", **fields}, reports, Budget(1_000, ratio=ratio), was_edited).described()
+def described(reports, ratio=1.0, **fields):
+    record = RequestRecord.of({"request_id": "req", "edits": {"old_exchange": 1}, **fields})
+    record.finished_at, record.reports, record.budget = 0.0, reports, Budget(1_000, ratio=ratio)
+    return record.described()
 
 
 @pytest.mark.parametrize(("ratio", "cut", "left_out"), [(1.0, 250, 500), (0.5, 125, 250)])
@@ -32,12 +34,12 @@ def test_a_record_says_where_the_tokens_of_the_model_went(ratio, cut, left_out):
 
 @pytest.mark.parametrize(("edits", "kept"), [({}, 0), ({"old_exchange": 1}, 80)])
 def test_messages_of_a_long_request_are_kept_only_if_it_was_edited(edits, kept):
-    _, blocks = described(REPORTS * 20, was_edited=bool(edits), edits=edits)
+    _, blocks = described(REPORTS * 20, edits=edits)
     assert len(blocks) == kept
 
 
 def test_of_an_original_that_went_up_in_the_end_nothing_was_cut():
-    record, blocks = described(REPORTS, was_edited=False, edits={"old_exchange": 1})
+    record, blocks = described(REPORTS, attempt_kind="original")
     assert (record.tokens_cut, record.tokens_left_out) == (0, 0)
     assert all(block.tokens_after == block.tokens_before and not block.reasons for block in blocks)
 

@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.core.conversation import MessageReport
-from proxy.shell.telemetry import Ended, RequestOutcome, RequestRecord, Sums, Table, storable
+from proxy.shell.telemetry import RequestOutcome, RequestRecord, Sums, Table, storable
 
 
 def entry(name, ended=1000.0, *, reports=(), **fields):
     described = {"model": "m", "upstream": "u", "tokens_before": 100, "tokens_sent": 60, "status": 200, **fields}
-    return Ended(ended, {"request_id": name, "outcome": "answered", **described}, reports)
+    record = RequestRecord.of({"request_id": name, "outcome": "answered", **described})
+    record.finished_at, record.reports = ended, reports
+    return record
 
 
 def ids(table, **wanted):
