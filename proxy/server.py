@@ -17,6 +17,7 @@ from functools import partial
 from typing import Final
 
 import uvicorn
+from prometheus_client.multiprocess import mark_process_dead
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
 
@@ -212,6 +213,14 @@ class _Workers(Multiprocess):
         for listener in self.sockets:
             listener.close()
         super().terminate_all()
+
+    def keep_subprocess_alive(self) -> None:
+        """Replace workers that have died, whose gauges would show their requests as under way for ever."""
+        former = [*self.processes]
+        super().keep_subprocess_alive()
+        for process in former if SHARED_FOLDER in os.environ else ():
+            if process not in self.processes:
+                mark_process_dead(process.pid)  # type: ignore[no-untyped-call] # it has no types
 
     def handle_hup(self) -> None:
         """Make every worker reload the settings, and give them to future workers; invalid ones go no further."""

@@ -1,8 +1,10 @@
 import os
 import tempfile
+from types import SimpleNamespace
 
 import uvicorn
 from structlog.testing import capture_logs
+from uvicorn.supervisors import Multiprocess
 
 from proxy import server
 from proxy.config import ServerSettings, Settings
@@ -34,6 +36,19 @@ def test_without_a_folder_each_worker_reports_its_own_counts_and_the_log_says_so
     with capture_logs() as log, server._shared_counts():
         assert SHARED_FOLDER not in os.environ
     assert [(line["event"], line["reason"]) for line in log] == [("metrics_not_shared", "No space left on device")]
+
+
+def test_a_dead_worker_has_no_running_requests(tmp_path, monkeypatch):
+    dead, alive = SimpleNamespace(pid=11), SimpleNamespace(pid=12)
+    for kind in ("gauge_livesum", "counter"):
+        for one in (dead, alive):
+            (tmp_path / f"{kind}_{one.pid}.db").touch()
+    monkeypatch.setenv(SHARED_FOLDER, str(tmp_path))
+    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", lambda workers: workers.processes.remove(dead))
+    workers = server._Workers.__new__(server._Workers)
+    workers.processes = [dead, alive]
+    workers.keep_subprocess_alive()
+    assert {path.name for path in tmp_path.iterdir()} == {"gauge_livesum_12.db", "counter_11.db", "counter_12.db"}
 
 
 def test_a_start_that_cannot_work_ends_with_a_sentence(tmp_path, capsys):

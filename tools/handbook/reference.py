@@ -375,7 +375,7 @@ def metric_families() -> list[tuple[Metric, Sequence[str]]]:
     made = metrics.Metrics()
     each = (*made.counters.values(), *made.gauges.values(), *made.histograms.values())
     found: list[tuple[Metric, Sequence[str]]] = [(family, one._labelnames) for one in each for family in one.collect()]
-    own = (metrics.running_version(), metrics.learned_limits([]), metrics.spent([], {}))
+    own = (metrics.learned_limits([]), metrics.spent([], {}))
     return [*found, *((one, one._labelnames) for one in own)]
 
 

@@ -7,16 +7,15 @@ of them can add up.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
@@ -155,7 +154,7 @@ class Metrics(Collector):
         self.under_way: Mapping[int, RequestRecord] = {}
         self._learning: Sequence[Learning] = ()
         self._price_of: Mapping[str, Callable[[str], Price | None]] = {}
-        self._series: dict[_Kind, _Counted] = {}
+        self._series = functools.lru_cache(MAX_RESPONSE_SERIES)(self._series_of)
         """Looking up the child of a label costs as much as counting."""
         self._known: tuple[set[tuple[str, ...]], set[tuple[str, ...]]] = set(), set()
         """Labels of responses, and of waits."""
@@ -173,6 +172,14 @@ class Metrics(Collector):
             name: Histogram(_PREFIX + name, says, labels, buckets=buckets, registry=registry)
             for name, (says, labels, buckets) in _HISTOGRAMS.items()
         }
+        version = self.gauges["build_info"] = Gauge(
+            f"{_PREFIX}build_info",
+            "Always 1; its label is the version that runs.",
+            ["version"],
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+        version.labels(__version__).set(1)
         for outcome in RequestOutcome:
             self.counters["requests"].labels(outcome.value)  # from 0 on, so that an alert sees the first one, too
         self._first = self.counters["attempts"].labels(AttemptKind.FIRST.value)
@@ -207,7 +214,7 @@ class Metrics(Collector):
         """A chat request is finished."""
         is_counted = record.prompt_tokens is not None
         kind = record.outcome, record.status, record.api, record.client, record.model, record.upstream, is_counted
-        requests, responses, waits, usage = self._series.get(kind) or self._series_of(kind)
+        requests, responses, waits, usage = self._series(kind)
         requests.inc()
         responses.inc()
         counts = record.prompt_tokens, record.cached_tokens, record.reply_tokens
@@ -241,15 +248,12 @@ class Metrics(Collector):
         responses, waits = self._known
         counted = _bounded(responses, MAX_RESPONSE_SERIES, (outcome, code, api, *names), (outcome, code, api, *rest))
         usage = self.counters["usage_tokens"]
-        found = (
+        return (
             self.counters["requests"].labels(outcome),
             self.counters["responses"].labels(*counted),
             self.histograms["upstream_first_byte_seconds"].labels(*_bounded(waits, MAX_TIMED_SERIES, names, rest)),
             [usage.labels(one, *counted[3:]) for one in LABEL_VALUES["usage"]] if is_counted else (),
         )
-        if len(self._series) < MAX_RESPONSE_SERIES:
-            self._series[kind] = found
-        return found
 
     def exposed(self) -> bytes:
         """The content of `/metrics`. In a thread, as prices may have to be read."""
@@ -260,21 +264,11 @@ class Metrics(Collector):
         self.set_levels()
         registry, folder = self.registry, os.environ.get(SHARED_FOLDER)
         if folder is not None and os.path.isdir(folder):
-            forget_the_dead(Path(folder))
             registry = CollectorRegistry()
             MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call] # it has no types
         families = list(registry.collect())
         usage = [sample for one in families if one.name == _PREFIX + "usage_tokens" for sample in one.samples]
-        return [*families, running_version(), learned_limits(self._learning), spent(usage, self._price_of)]
-
-
-def running_version() -> GaugeMetricFamily:
-    """The version that runs."""
-    family = GaugeMetricFamily(
-        "context_proxy_build_info", "Always 1; its label is the version that runs.", labels=["version"]
-    )
-    family.add_metric([__version__], 1)
-    return family
+        return [*families, learned_limits(self._learning), spent(usage, self._price_of)]
 
 
 def learned_limits(learning: Sequence[Learning]) -> GaugeMetricFamily:
@@ -313,21 +307,6 @@ def spent(usage: Iterable[Sample], price_of: Mapping[str, Callable[[str], Price 
             paid = price.spent(*(counted.get(kind, 0.0) for kind in LABEL_VALUES["usage"]))
             family.add_metric([client, model, upstream], paid)
     return family
-
-
-def forget_the_dead(folder: Path) -> None:
-    """The gauges of a killed worker would show its requests as under way for ever."""
-    for file in folder.glob("gauge_live*.db"):
-        number = file.stem.rpartition("_")[2]
-        if not number.isdigit():
-            continue
-        try:
-            os.kill(int(number), 0)
-        except ProcessLookupError:
-            with contextlib.suppress(FileNotFoundError):  # two workers may be scraped at once
-                mark_process_dead(int(number), str(folder))  # type: ignore[no-untyped-call] # as above
-        except PermissionError:
-            pass  # another user's process has this number
 
 
 def _bounded(known: set[tuple[str, ...]], most: int, labels: tuple[str, ...], rest: tuple[str, ...]) -> tuple[str, ...]:
