@@ -11,6 +11,8 @@ const MOST_MARKS = 200; // in one text
 
 const story = { of: null, blocks: [], turn: 0, runs: false, seen: 0 };
 const sized = (one = story.of) => one.turns.filter((turn) => typeof turn.tokens_before === "number");
+/** Two: it was not answered; one: a second send has cured it. */
+const troubleOf = (turn) => (turn.outcome === "answered" ? Number(turn.attempts > 1) : 2);
 const windowOf = (turn) => turn.window_tokens ?? budgetOf(turn);
 const lostBy = (turn) => (turn ? Math.max(0, turn.tokens_before - turn.tokens_after) : 0);
 /** Tokens that a turn has lost and the one before it had not. */
@@ -58,7 +60,7 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
   const marks = turns.map((turn, place) => {
     const low = y(turn.tokens_after / budgetOf(turn));
     parts.push(drawn("rect", { class: "saw", x: middle(place) - bar / 2, y: low, width: bar, height: Math.max(1, base - low), rx: Math.min(3, bar / 4) }));
-    if (turn.troubled > 1) return cross("x", middle(place), dots, dot);
+    if (troubleOf(turn) > 1) return cross("x", middle(place), dots, dot);
     if (!cutBy(turns, place)) return disc("dot", middle(place), dots, dot);
     parts.push(line("notch", `M${middle(place)} ${y(1)}V${low}`));
     return disc("dot cut", middle(place), dots, step > 8 ? dot + 1 : dot);
@@ -82,7 +84,7 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
   if (latest) {
     parts.push(disc(runs ? "now runs" : "now", middle(turns.length - 1), dots, dot + 4));
     if (height > 150 && shares.at(-1) > 1) {
-      const how = latest.troubled > 1 ? ["failed", "bad-end"] : ["answered", "good-end"];
+      const how = troubleOf(latest) > 1 ? ["failed", "bad-end"] : ["answered", "good-end"];
       const over = isWide ? `, ${times(latest.tokens_before / windowOf(latest))} times the window` : "";
       parts.push(words(`${direct && isWide ? "through the proxy: " : ""}${how[0]} at turn ${turns.length}${over}`,
         Math.max(left + turns.length * step, left + (isWide ? 300 : 130)), y(shares.at(-1)) - 9, `name ${how[1]}`, "end"));
@@ -99,7 +101,7 @@ function pictureOf(turns, { width, height, direct = 0, runs = false, isBare = fa
 const several = (names) => (names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`);
 const fewOf = (names, most = 4) => several(names.length > most ? [...names.slice(0, most - 1), `${names.length - most + 1} more`] : names);
 const times = (share) => (share >= 9.95 ? Math.round(share) : Number(share.toFixed(1)));
-const titleOf = (one) => one.session || [one.client, one.tool].filter(Boolean).join(" · ") || one.model || "A conversation";
+const titleOf = ({ session, client, tool, model }) => session || [client, tool].filter(Boolean).join(" · ") || model || "A conversation";
 
 /** What is gone by the latest turn: results by their tools, and whether all can be read. */
 function lossInWords() {
@@ -121,7 +123,7 @@ function turnInWords(turns, place) {
   if (!turn) return "No turn could be read yet.";
   const cut = cutBy(turns, place);
   return `Turn ${place + 1}: ${counted(turn.tokens_before, "token")} from the agent, ${whole.format(turn.tokens_after)} for the model`
-    + `${cut ? `; ${whole.format(cut)} more are cut` : ""}${["", "; sent twice", "; it failed"][turn.troubled]}.`;
+    + `${cut ? `; ${whole.format(cut)} more are cut` : ""}${["", "; sent twice", "; it failed"][troubleOf(turn)]}.`;
 }
 
 function showStory() {
@@ -133,17 +135,18 @@ function showStory() {
   if (byId("story").hidden) return;
   const turns = sized();
   const latest = turns.at(-1);
-  byId("story-title").textContent = titleOf(one);
-  byId("story-who").textContent = [one.session && one.client, story.folder && `in ${story.folder}`, one.model,
-    `began ${atTime(one.began, !isToday(one.began))}`, counted(one.requests, "turn"), story.runs && "a turn is under way"].filter(Boolean).join(" · ");
+  const { session, client, model } = one.turns.at(-1);
+  byId("story-title").textContent = titleOf(one.turns.at(-1));
+  byId("story-who").textContent = [session && client, story.folder && `in ${story.folder}`, model,
+    `began ${atTime(one.began, !isToday(one.began))}`, counted(one.sums.requests, "turn"), story.runs && "a turn is under way"].filter(Boolean).join(" · ");
   byId("story-open").textContent = isLarge ? "All requests" : "Open";
   const facts = latest ? [
     ["Sent by the agent", `${short.format(latest.tokens_before)} tokens`, latest.tokens_before > windowOf(latest)
       ? `${times(latest.tokens_before / windowOf(latest))} times the window of ${whole.format(windowOf(latest))}` : `${percent.format(latest.tokens_before / windowOf(latest))} of the window`],
     ["Seen by the model", `${short.format(latest.tokens_after)} tokens`, `${percent.format(latest.tokens_after / budgetOf(latest))} of its prompt budget`],
     ["Lost so far", ...lossInWords()],
-    ["Saved", one.fitted ? counted(one.fitted, "request") : "nothing yet", one.fitted
-      ? `too long for the window, yet answered; ${short.format(one.tokens_saved)} tokens saved` : "no request was too long"]] : [];
+    ["Saved", one.sums.fitted ? counted(one.sums.fitted, "request") : "nothing yet", one.sums.fitted
+      ? `too long for the window, yet answered; ${short.format(one.sums.tokens_saved)} tokens saved` : "no request was too long"]] : [];
   byId("story-facts").replaceChildren(...facts.map(([name, value, more]) =>
     element("div", "", element("dt", "", name), element("dd", "", value), element("dd", "more", more))));
   story.drawn = pictureOf(turns, { width: Math.max(280, byId("strip").clientWidth), height: isLarge ? 236 : 92,
@@ -164,12 +167,14 @@ function showConversations(conversations) {
   byId("view-conversations").replaceChildren(...conversations.map((one) => {
     const turns = sized(one);
     const latest = turns.at(-1);
+    const { requests, edited, unanswered } = one.sums;
+    const { session, client, model } = one.turns.at(-1);
     const spark = element("span", "spark", pictureOf(turns, { width: 400, height: 42, isBare: true }));
     spark.setAttribute("role", "img");
     spark.setAttribute("aria-label", turnInWords(turns, turns.length - 1));
-    const facts = [counted(one.requests, "request"), one.changed && `${whole.format(one.changed)} edited`, one.troubled && counted(one.troubled, "problem")];
-    const button = element("button", "conversation", element("span", "model", titleOf(one)),
-      element("span", "dim", `${atTime(one.began, !isToday(one.began))} – ${atTime(one.ended, !isToday(one.ended))} · ${[one.session && one.client, one.model].filter(Boolean).join(" · ")}`),
+    const facts = [counted(requests, "request"), edited && `${whole.format(edited)} edited`, unanswered && counted(unanswered, "problem")];
+    const button = element("button", "conversation", element("span", "model", titleOf(one.turns.at(-1))),
+      element("span", "dim", `${atTime(one.began, !isToday(one.began))} – ${atTime(one.ended, !isToday(one.ended))} · ${[session && client, model].filter(Boolean).join(" · ")}`),
       spark,
       element("span", "", latest ? `${short.format(latest.tokens_before)} tokens, ${percent.format(latest.tokens_after / budgetOf(latest))} of the budget in use` : ""),
       element("span", "dim", facts.filter(Boolean).join(" · ")));
@@ -322,7 +327,7 @@ async function showTurn() {
   place.dataset.shown = shown;
   if (!turn) return void place.replaceChildren(element("p", "dim", "No turn has cut anything yet."));
   try {
-    const [now, earlier] = await Promise.all([turn, turns[number - 2]].map((one) => (one?.changed ? askOne(one.request_id) : { blocks: [] })));
+    const [now, earlier] = await Promise.all([turn, turns[number - 2]].map((one) => (one && isChanged(one) ? askOne(one.request_id) : { blocks: [] })));
     if (place.dataset.shown !== shown) return;
     const known = new Map(earlier.blocks.map((block) => [block.message, block.tokens_after]));
     const cut = now.blocks.filter((block) => block.tokens_after < (known.get(block.message) ?? block.tokens_before));
@@ -403,7 +408,7 @@ async function askLoss() {
   const latest = story.of && sized().at(-1);
   if (!latest || story.asked === latest.request_id) return;
   story.asked = latest.request_id;
-  const blocks = latest.changed ? (await askOne(latest.request_id)).blocks : [];
+  const blocks = isChanged(latest) ? (await askOne(latest.request_id)).blocks : [];
   if (story.asked !== latest.request_id) return;
   story.blocks = blocks;
   showStory();
@@ -421,10 +426,10 @@ function storyTakes({ decisions, running }) {
   Object.assign(story, { runs, seen: Date.now() });
   for (const each of mine) {
     if (one.turns.some((turn) => turn.request_id === each.request_id)) continue;
-    one.turns.push({ ...each, changed: isChanged(each), troubled: each.outcome !== "answered" || each.warning ? 2 : Number(each.attempts > 1) });
-    one.requests += 1;
-    one.fitted += Number(each.fitted ?? 0);
-    one.tokens_saved += each.tokens_saved ?? 0;
+    one.turns.push(each);
+    one.sums.requests += 1;
+    one.sums.fitted += Number(each.fitted ?? 0);
+    one.sums.tokens_saved += each.tokens_saved ?? 0;
   }
   showStory();
   askLoss().catch(lost);

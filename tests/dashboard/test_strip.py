@@ -244,9 +244,10 @@ def test_a_turn_under_way_is_said_and_drawn(page):
 @pytest.mark.parametrize("turns", [0, 1, 5, 300])
 def test_a_picture_of_any_length_stays_within_its_width_and_has_a_dot_for_each_turn(chromium, stage, turns, width):
     opened(chromium, stage)
-    grown = "tokens_before: 900 * place + 900, tokens_after: Math.min(9000, 900 * place + 900), room_tokens: 9000"
+    grown = "tokens_before: 900 * place + 900, tokens_after: Math.min(9000, 900 * place + 900)"
+    rest = "room_tokens: 9000, outcome: 'answered'"
     chromium.value(
-        f"window.made = pictureOf(Array.from({{ length: {turns} }}, (_, place) => ({{ {grown}, troubled: 0 }})),"
+        f"window.made = pictureOf(Array.from({{ length: {turns} }}, (_, place) => ({{ {grown}, {rest} }})),"
         f"{{ width: {width}, height: 236, direct: 5 }}).picture; document.body.append(made); 0"
     )
     assert chromium.value("made.querySelectorAll('circle.dot:not(.key, .past)').length") == turns

@@ -53,7 +53,7 @@ def test_two_workers_show_the_same_and_a_third_finds_it_after_them(build: Any) -
         found = at(world, f"/decisions/{edited['request_id']}", proxy)
         assert [block["tokens_after"] for block in found["blocks"]]
     (conversation,) = at(world, "/conversations")["conversations"]
-    assert (conversation["requests"], conversation["model"]) == (5, "m")
+    assert (conversation["sums"]["requests"], conversation["turns"][-1]["model"]) == (5, "m")
     TypeAdapter(shaped(Conversation)).validate_python(conversation)
 
 
@@ -92,7 +92,7 @@ def test_requests_are_found_by_model_client_status_and_time(build: Any) -> None:
     assert ids("status=200") == ["its", "hers"]
     assert ids("status=4xx") == ids("model=other") == []
     assert ids(f"q={line['key']}") == ["its"]
-    assert {one["client"] for one in at(world, "/conversations")["conversations"]} <= {"codex", "crush"}
+    assert {one["turns"][-1]["client"] for one in at(world, "/conversations")["conversations"]} <= {"codex", "crush"}
     assert next(line for line in world.logged("request_done") if line["request_id"] == "hers")["session"] == (
         "Why is it red?" + "!" * 66
     )

@@ -47,10 +47,9 @@ FAILED: Final = f"outcome NOT IN {_BLAMELESS}"
 _SUMMED: Final = (
     *("model", "upstream", "client", "status", "outcome", "edits", "too_long", "fitted", "tokens_saved"),
     *("tokens_before", "tokens_sent", "prompt_tokens", "cached_tokens", "reply_tokens", "prefix_kept"),
-    *("first_byte_ms", "own_ms", "window_tokens", "window_is_guessed", "attempts", "warning"),
+    *("first_byte_ms", "own_ms", "window_tokens", "window_is_guessed", "attempts", "warning", "conversation"),
 )
 """Fields of records that an index holds beside the time, so that sums read no record: 30 ms at 5,000 rows, not 400."""
-_FILTERED: Final = ("request_id", "conversation", "tokens_after", "room_tokens", "tool")
 _WORDS: Final = (
     *("request_id", "model", "outcome", "problem", "conversation", "upstream", "route"),
     *("status", "api", "client", "key", "edits"),
@@ -65,10 +64,9 @@ def _json(name: str) -> str:
 _SCHEMA: Final = f"""
 CREATE TABLE IF NOT EXISTS requests (
   id INTEGER PRIMARY KEY, ended REAL NOT NULL, record TEXT NOT NULL, blocks BLOB,
-  {", ".join(f"{name} AS ({_json(name)})" for name in (*_SUMMED, *_FILTERED))},
+  {", ".join(f"{name} AS ({_json(name)})" for name in ("request_id", *_SUMMED))},
   words AS (lower({" || char(10) || ".join(f"coalesce({_json(name)}, '')" for name in _WORDS)})),
-  changed AS (coalesce(edits, '{{}}') <> '{{}}'),
-  troubled AS (CASE WHEN outcome <> 'answered' THEN 2 ELSE coalesce(attempts, 1) > 1 END));
+  changed AS (coalesce(edits, '{{}}') <> '{{}}'));
 CREATE INDEX IF NOT EXISTS summed ON requests (ended, {", ".join(_SUMMED)});
 CREATE TABLE IF NOT EXISTS workers (name TEXT PRIMARY KEY, seen REAL NOT NULL, running TEXT NOT NULL) WITHOUT ROWID;
 """
@@ -80,7 +78,7 @@ _FILTERS: Final = {
     "since": "ended >= :since",  # Unix time
     "changed": "changed",
     "troubled": "outcome <> 'answered'",
-    "cured": "troubled = 1",
+    "cured": "outcome = 'answered' AND attempts > 1",
     "warned": "warning IS NOT NULL",
     "guessed": GUESSED,
     "conversation": "conversation = :conversation",
@@ -141,59 +139,29 @@ _SUMS: Final = ", ".join(
 
 
 @dataclass
-class Turn:
-    """One request of a conversation."""
-
-    request_id: str
-    tokens_before: int | None
-    """Empty, like the next three, if the request could not be read."""
-    tokens_after: int | None
-    room_tokens: int | None
-    window_tokens: int | None
-    changed: int
-    """1: it was edited."""
-    troubled: int
-    """2: it was not answered; 1: a second send has cured it."""
-
-
-@dataclass
 class Conversation:
     """The requests that begin with the same task."""
 
     conversation: str
-    requests: int
-    last: int
-    """The `id` of its latest request."""
     began: float
     """Unix time."""
     ended: float
-    changed: int
-    troubled: int
-    fitted: int
-    """Its answered requests that would have been refused or silently cut for their length."""
-    tokens_saved: int
-    """Sum of the same field of its requests."""
-    session: str
-    """As its latest request names it; empty: not."""
-    model: str
-    client: str
-    tool: str
-    """The tool of most results."""
-    turns: list[Turn] = field(default_factory=list)
-    """The latest, the oldest of them first."""
+    sums: Sums
+    turns: list[RequestRecord] = field(default_factory=list)
+    """The latest, the oldest of them first; of each its names, its sizes, and how it ended."""
 
 
-_CONVERSATIONS: Final = """
-SELECT of.*, coalesce(json_extract(record, '$.session'), ''), coalesce(model, ''), coalesce(client, ''),
-  coalesce(tool, '') FROM requests JOIN (
-  SELECT conversation, count(*), max(id) AS last, min(ended), max(ended), sum(changed), sum(troubled = 2),
-    coalesce(sum(fitted), 0), coalesce(sum(tokens_saved), 0)
-  FROM requests WHERE conversation <> '' AND :name IN ('', conversation)
-  GROUP BY conversation ORDER BY last DESC LIMIT :limit) AS of ON id = last
-ORDER BY last DESC"""
-_TURNS: Final = """
-SELECT conversation, request_id, tokens_before, tokens_after, room_tokens, window_tokens, changed, troubled
-FROM requests WHERE conversation IN (SELECT value FROM json_each(:names)) ORDER BY id"""
+_CONVERSATIONS: Final = f"""
+SELECT conversation, min(ended), max(ended), {_SUMS} FROM requests
+WHERE conversation <> '' AND :name IN ('', conversation) GROUP BY conversation ORDER BY max(id) DESC LIMIT :limit"""  # noqa: S608 - no value is in it
+_TURN: Final = (
+    *("request_id", "outcome", "attempts", "edits", "model", "client", "session", "tool"),
+    *("tokens_before", "tokens_after", "room_tokens", "window_tokens"),
+)
+"""Fields of the record of a turn."""
+_TURNS: Final = f"""
+SELECT conversation, json_extract(record, {", ".join(f"'$.{name}'" for name in _TURN)}) FROM requests
+WHERE conversation IN (SELECT value FROM json_each(:names)) ORDER BY id"""  # noqa: S608 - as above
 
 
 _NOTE_WORKER: Final = "INSERT OR REPLACE INTO workers VALUES (:name, :now, :running)"
@@ -268,9 +236,11 @@ class Table:
 
     def conversations(self, limit: int, turns: int = MAX_TURNS, name: str = "") -> list[Conversation]:
         """The latest conversations, or the one of a name, each with its latest turns, the oldest turn first."""
-        found = {row[0]: Conversation(*row) for row in self.query(_CONVERSATIONS, limit=limit, name=name)}
-        for of, *turn in self.query(_TURNS, names=jsontext.dump([*found]).decode()):
-            found[of].turns.append(Turn(*turn))
+        rows = self.query(_CONVERSATIONS, limit=limit, name=name)
+        found = {of: Conversation(of, began, ended, Sums(*sums)) for of, began, ended, *sums in rows}
+        for of, turn in self.query(_TURNS, names=jsontext.dump([*found]).decode()):
+            fields = zip(_TURN, jsontext.value(turn.encode()), strict=True)
+            found[of].turns.append(RequestRecord.of({name: value for name, value in fields if value is not None}))
             del found[of].turns[:-turns]
         return [*found.values()]
 

@@ -177,21 +177,21 @@ def test_the_latest_turns_of_a_conversation_are_grouped_in_their_order(table):
     table.add([entry("none")])
     newest, older = table.conversations(10)
     assert (newest.conversation, older.conversation) == ("right", "left")
-    assert (newest.requests, newest.began, newest.ended) == (3, 0.0, 2.0)
+    assert (newest.sums.requests, newest.began, newest.ended) == (3, 0.0, 2.0)
     assert [turn.tokens_before for turn in newest.turns] == [0, 100, 200]
     (alone,) = table.conversations(1, turns=2)
-    assert (alone.requests, [turn.tokens_before for turn in alone.turns]) == (3, [100, 200])
+    assert (alone.sums.requests, [turn.tokens_before for turn in alone.turns]) == (3, [100, 200])
     (named,) = table.conversations(1, name="left")
-    assert (named.conversation, named.requests) == ("left", 3)
+    assert (named.conversation, named.sums.requests) == ("left", 3)
     assert table.conversations(1, name="other") == []
 
 
-def test_a_conversation_has_the_name_of_its_session_and_what_it_saved(table):
+def test_a_conversation_has_what_it_saved_and_turns_the_name_of_their_session(table):
     table.add([entry("a", conversation="c", fitted=True, tokens_saved=30)])
     table.add([entry("b", conversation="c", session="Why?", tokens_saved=12, window_tokens=900)])
     (found,) = table.conversations(10)
-    assert (found.session, found.fitted, found.tokens_saved) == ("Why?", 1, 42)
-    assert [turn.window_tokens for turn in found.turns] == [None, 900]
+    assert (found.sums.fitted, found.sums.tokens_saved) == (1, 42)
+    assert [(turn.session, turn.window_tokens) for turn in found.turns] == [("", None), ("Why?", 900)]
 
 
 def test_rows_are_bounded_in_number():
