@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.chat_as_messages import request_as_messages
-from support.chat_as_ollama import request_as_ollama
-from support.chat_as_responses import request_as_responses
+from support.chat_as import SPELLED
 from support.journey import call, long_text, result
 from support.state_server import StateServer, needs_state_server
 from support.upstream import Over, ScriptedModel, Sent
@@ -24,12 +21,6 @@ pytestmark = needs_state_server
 
 TURNS, HOURS = 60, 26
 LIMIT = 12_000
-APIS: Mapping[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]] = {
-    "chat": ("/chat/completions", lambda body: body),
-    "messages": ("/messages", request_as_messages),
-    "responses": ("/responses", request_as_responses),
-    "ollama": ("/api/chat", lambda body: request_as_ollama(body) | {"stream": False}),
-}
 TOOL = {"type": "function", "function": {"name": "read_log", "parameters": {"type": "object", "properties": {}}}}
 SAID = {
     "with numbers": "This model's maximum context length is {limit} tokens, but the request has {seen} tokens.",
@@ -75,7 +66,7 @@ def breaks(accepted: list[Sent]) -> int:
 
 
 @pytest.mark.parametrize("said", SAID)
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", SPELLED)
 def test_sixty_turns_over_26_hours_meet_each_limit_once_a_day(
     build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: str, said: str
 ) -> None:
@@ -95,7 +86,7 @@ def test_sixty_turns_over_26_hours_meet_each_limit_once_a_day(
             state={"url": server.url},
             proxies=[{"data_dir": tmp_path / name} for name in ("one", "one", "two")],
         )
-        path, spelled = APIS[api]
+        path, spelled = SPELLED[api]
         for turn in range(TURNS):
             day.pass_to(turn * HOURS / (TURNS - 1))
             # One process, the one that is started after it, and another replica, each for hours; then in turns.

@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.chat_as_messages import request_as_messages
-from support.chat_as_ollama import request_as_ollama
-from support.chat_as_responses import request_as_responses
+from support.chat_as import SPELLED
 from support.journey import World, call, long_text, result
 from support.media_samples import image_part, png
 from support.upstream import FACES, Over, ScriptedModel, Sent, valid, words
@@ -24,12 +22,6 @@ from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, Request, c
 from support.waiting import PATIENCE_SECONDS
 
 Json = dict[str, Any]
-APIS = {
-    "chat": ("/chat/completions", dict),
-    "messages": ("/messages", request_as_messages),
-    "responses": ("/responses", request_as_responses),
-    "ollama": ("/api/chat", request_as_ollama),
-}
 TASK = "Find out which build is red."
 
 
@@ -43,7 +35,7 @@ def growing(turns: int, lines: int = 66, *first: Json, **members: Any) -> Iterat
 
 def asked(world: World, api: str, body: Json) -> tuple[int, int, str]:
     """The status of a turn, how often it went up, and what the client got."""
-    path, spelled = APIS[api]
+    path, spelled = SPELLED[api]
     before = len(world.upstream.sent)
     answer = world.ask({**spelled(body), "stream": body.get("stream", False)}, path=path)
     return answer.status_code, len(world.upstream.sent) - before, answer.text
@@ -75,7 +67,7 @@ class RunsOut:
 
     def streamed(self, world: World, api: str, body: Json) -> bytes:
         """What the client gets of a stream."""
-        path, spelled = APIS[api]
+        path, spelled = SPELLED[api]
         root = world.proxies[0].removesuffix("/v1") if api == "ollama" else world.proxies[0]
         got = b""
         with world.client.stream("POST", root + path, json={**spelled(body), "stream": True}) as answer:
@@ -93,7 +85,7 @@ LATE = {
 
 
 @pytest.mark.parametrize("said", LATE)
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", SPELLED)
 def test_a_window_that_runs_out_after_content_is_known_in_the_next_turn(build: Any, api: str, said: str) -> None:
     late = RunsOut(7_600, *LATE[said])
     upstream = ScriptedModel([valid, late], faces=[FACES[api]])
@@ -139,7 +131,7 @@ def test_a_condition_is_no_fact_while_images_are_accepted(build: Any, api: str) 
 DEAR = "prompt token count of {seen} exceeds the limit of {limit}"
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", SPELLED)
 def test_media_that_are_counted_as_text_are_described_first_and_from_then_on(build: Any, api: str) -> None:
     upstream = ScriptedModel([valid, Over("prompt", 16_000, DEAR)], words("Fine."), [FACES[api]])
     upstream.counts = lambda _, raw: len(raw) // 3
@@ -185,7 +177,7 @@ def test_a_cut_that_a_count_proves_corrects_a_window_that_was_loaded_before(buil
     assert server.cuts <= 3, [(chat.prompt_tokens, chat.was_cut) for chat in server.chats]
 
 
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", SPELLED)
 def test_a_server_that_comes_back_larger_is_asked_before_the_next_plan(build: Any, api: str) -> None:
     window = 4_096
     over = "the request exceeds the available context size ({tokens} > {window})"

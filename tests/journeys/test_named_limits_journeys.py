@@ -7,15 +7,13 @@ agent does. Each turn ends well, and a limit costs one refusal, or one more wher
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.chat_as_messages import request_as_messages
-from support.chat_as_ollama import request_as_ollama
-from support.chat_as_responses import request_as_responses
+from support.chat_as import SPELLED
 from support.journey import World, call, long_text, result, world
 from support.media_samples import PDF, WAV, audio_part, base64_of, file_part, image_part, png
 from support.upstream import FACES, Over, Rule, ScriptedModel, listening, valid, words
@@ -24,16 +22,7 @@ Json = dict[str, Any]
 Turns = Callable[[], Iterator[list[Json]]]
 TASK: Final = "Look at every page and say which one is wrong."
 NEWEST: Final = "Now say what you found."
-
-
-SPELLINGS: Final[Mapping[str, tuple[str, Callable[[Json], Json]]]] = {
-    "chat": ("/chat/completions", dict),
-    "messages": ("/messages", request_as_messages),
-    "responses": ("/responses", request_as_responses),
-    "ollama": ("/api/chat", request_as_ollama),
-}
-"""The path of each API, and a chat request as it is written there."""
-CHAT, ALL = ("chat",), tuple(SPELLINGS)
+CHAT, ALL = ("chat",), tuple(SPELLED)
 SEEING: Final = ("chat", "messages", "responses")
 
 
@@ -295,7 +284,7 @@ def requests(row: Row, api: str) -> Iterator[Json]:
     for new in row.turns():
         messages += new
         members = dict(row.members or {})
-        yield SPELLINGS[api][1]({"model": "m", "messages": messages}) | members
+        yield SPELLED[api][1]({"model": "m", "messages": messages}) | members
 
 
 @dataclass
@@ -312,7 +301,7 @@ def played(world: World, upstream: ScriptedModel, row: Row, api: str, *, stream:
     statuses, sends = [], []
     for body in requests(row, api):
         before = len(upstream.sent)
-        answer = world.ask({**body, "stream": stream}, path=SPELLINGS[api][0])
+        answer = world.ask({**body, "stream": stream}, path=SPELLED[api][0])
         statuses.append(answer.status_code)
         sends.append(len(upstream.sent) - before)
     return Outcome(statuses, sends, upstream.refusals, json.dumps(upstream.last.messages))
@@ -345,10 +334,10 @@ def test_a_proxy_that_starts_anew_sends_the_same_bytes(tmp_path: Path, what: str
     with listening(upstream) as url:
         setting = [{"upstream": {"base_url": url}, "defaults": {}}]
         with world(tmp_path, upstream, setting) as warm:
-            assert {warm.ask(body, path=SPELLINGS[api][0]).status_code for body in bodies} == {200}
+            assert {warm.ask(body, path=SPELLED[api][0]).status_code for body in bodies} == {200}
         sent, before = upstream.last.body, len(upstream.sent)
         with world(tmp_path, upstream, setting) as cold:
-            assert cold.ask(bodies[-1], path=SPELLINGS[api][0]).status_code == 200
+            assert cold.ask(bodies[-1], path=SPELLED[api][0]).status_code == 200
     assert upstream.last.body == sent
     assert len(upstream.sent) == before + 1
 
@@ -422,7 +411,7 @@ def test_a_tier_without_long_context_means_two_hundred_thousand_tokens(build: An
     sends = []
     for _ in range(3):
         before = len(upstream.sent)
-        body = request_as_messages({"model": "claude-opus-4-6", "messages": messages})
+        body = SPELLED["messages"][1]({"model": "claude-opus-4-6", "messages": messages})
         answer = world.ask(body, path="/messages", anthropic_beta="context-1m-2025-08-07")
         assert answer.status_code == 200, answer.text
         sends.append(len(upstream.sent) - before)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import httpx
 import pytest
-from support.chat_as_messages import request_as_messages
-from support.chat_as_ollama import request_as_ollama
-from support.chat_as_responses import request_as_responses
+from support.chat_as import SPELLED
 from support.live_proxy import Proxy, running, running_before
 from support.upstream import Reply, ScriptedModel, reads
 
@@ -23,12 +21,7 @@ Json = dict[str, Any]
 Text = str | Sequence[str]
 """A result, or its parts."""
 
-APIS: Final[Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Json]]]] = {
-    "chat": ("/v1/chat/completions", dict),
-    "messages": ("/v1/messages", request_as_messages),
-    "responses": ("/v1/responses", request_as_responses),
-    "ollama": ("/api/chat", request_as_ollama),
-}
+APIS: Final = {n: (p if p.startswith("/api") else f"/v1{p}", spelled) for n, (p, spelled) in SPELLED.items()}
 HERE: Final[Mapping[str, str]] = {"authorization": "Bearer sk-one"}
 AGENTS: Final[Mapping[str, tuple[Sequence[str], Mapping[str, str]]]] = {
     "shell here": (["bash"], HERE),

@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.chat_as_messages import request_as_messages
-from support.chat_as_ollama import request_as_ollama
-from support.chat_as_responses import request_as_responses
+from support.chat_as import SPELLED
 from support.strategies import budgets, exchange, pipeline, system, user
 
 from proxy.core.compaction import Pipeline, plan
@@ -25,12 +23,7 @@ from proxy.wire.messages import MESSAGES
 from proxy.wire.ollama import OLLAMA
 from proxy.wire.responses import RESPONSES
 
-WIRES = {
-    CHAT_COMPLETIONS: lambda body: body,
-    MESSAGES: request_as_messages,
-    RESPONSES: request_as_responses,
-    OLLAMA: request_as_ollama,
-}
+WIRES = {"chat": CHAT_COMPLETIONS, "messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA}
 LEAVES = st.one_of(
     st.none(),
     st.booleans(),
@@ -85,17 +78,18 @@ def texts_of_results(conversation: Conversation) -> list[str]:
     return [text for message in conversation.messages if message.role in TOOL_ROLES for _, text in message.texts()]
 
 
-def sent_by(wire: Any, messages: list[Any], made: Pipeline) -> Conversation:
-    request = wire.parse(json.dumps(WIRES[wire]({"model": "m", "messages": messages})).encode())
+def sent_by(api: str, messages: list[Any], made: Pipeline) -> Conversation:
+    wire = WIRES[api]
+    request = wire.parse(json.dumps(SPELLED[api][1]({"model": "m", "messages": messages})).encode())
     found, _ = plan(request.conversation, Size(), made)
     return wire.parse(wire.render(request, found.sent, {})).conversation
 
 
-@pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.path)
+@pytest.mark.parametrize("api", WIRES)
 @given(st.lists(results(), min_size=1, max_size=6), budgets(), LIMITS, st.sampled_from(["en", "zh"]), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_a_json_result_that_is_cut_stays_json_or_does_not_begin_like_json(
-    wire, outputs, budget, limits, language, cleans
+    api, outputs, budget, limits, language, cleans
 ):
     history = [system(), user("Fix it.")]
     for number, output in enumerate(outputs):
@@ -105,5 +99,5 @@ def test_a_json_result_that_is_cut_stays_json_or_does_not_begin_like_json(
     if cleans:
         made = replace(made, local=(*made.local, SanitiseText(frozenset(Sanitise))))
     uncut = {text for output in outputs for text in (output, quoted(output))}
-    for text in texts_of_results(sent_by(wire, history, made)):
+    for text in texts_of_results(sent_by(api, history, made)):
         assert text in uncut or is_json(text) or not begins_like_json(text)

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from support import chat_as_messages, chat_as_responses, valid_messages, valid_responses
+from support import valid_messages, valid_responses
 
 from proxy.wire import Wire
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
@@ -23,17 +23,11 @@ def _conversation():
     return found
 
 
-@pytest.mark.parametrize(
-    ("api", "back", "complaints"),
-    [
-        (MESSAGES, chat_as_messages.request_as_chat, valid_messages.complaints),
-        (RESPONSES, chat_as_responses.request_as_chat, valid_responses.complaints),
-    ],
-)
-def test_a_translated_conversation_is_valid_and_has_the_same_words(api, back, complaints):
+@pytest.mark.parametrize(("api", "valid"), [(MESSAGES, valid_messages), (RESPONSES, valid_responses)])
+def test_a_translated_conversation_is_valid_and_has_the_same_words(api, valid):
     request = api.request(_conversation())
-    assert complaints(request) == []
-    kept = json.dumps(back(request))
+    assert valid.complaints(request) == []
+    kept = json.dumps(request)
     for message in _conversation()["messages"]:
         assert json.dumps(message["content"])[1:-1] in kept
 
