@@ -7,11 +7,11 @@ contradictory ones are dropped.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 
 from proxy.core.overflow.patterns import AFTER, EQUATIONS, EXCESS, HEADS, INPUT, NOISE, NOUNS, RATE, WINDOW, Cue, Role
 from proxy.core.overflow.report import Exactness, Figures, Scope, Unit
@@ -67,25 +67,22 @@ class Number(Struct, frozen=True):
     is_magnitude: bool
     """256K: anything from 256 000 to 262 144."""
 
+    @property
+    def exactness(self) -> Exactness:
+        return Exactness.ABOUT if self.is_magnitude else Exactness.EXACT
 
-class _Found(Struct):
-    """Candidates by role, in the order of the text."""
 
-    by_role: defaultdict[Role, list[tuple[int, Exactness]]] = field(default_factory=lambda: defaultdict(list))
-    named_limits: set[int] = field(default_factory=set)
-    """Taken for limits only because the window's name comes before them: "context length 5000 exceeds 4096"."""
+class _Mention(NamedTuple):
+    """A number in its role."""
+
+    role: Role
+    value: int
+    exactness: Exactness
     scope: Scope = Scope.UNKNOWN
-
-    def first(self, role: Role) -> int | None:
-        return next((value for value, _ in self.by_role[role]), None)
-
-    def note_scope(self, around: str) -> None:
-        """The first name of a bound decides what the limit applies to; prompt and reply together mean the window."""
-        if self.scope is Scope.UNKNOWN:
-            if WINDOW.search(around) or (INPUT.search(around) and REPLY.search(around)):
-                self.scope = Scope.WINDOW
-            elif INPUT.search(around):
-                self.scope = Scope.INPUT
+    """Of the bound that the words around it name."""
+    is_named: bool = False
+    """Whether it is taken for a limit only because the window's name comes before it: "context length 5000 exceeds
+    4096"."""
 
 
 def skeleton(text: str) -> tuple[str, list[Number]]:
@@ -122,13 +119,12 @@ def read(text: str) -> Figures:
     (90000, 93854)
     """
     bones, numbers = skeleton(text)
-    found = _Found()
-    taken = _take_equation(bones, numbers, found)
+    mentions, taken = _in_an_equation(bones, numbers)
     segments = bones.split("#")
     for index, number in enumerate(numbers):
         if index not in taken:
-            _take_number(segments[index][-120:], number, segments[index + 1][:60], found)
-    return _settled(found, text)
+            mentions += _mentioned(segments[index][-120:], number, segments[index + 1][:60])
+    return _settled(mentions, text)
 
 
 def merged(stated: Figures, printed: Figures) -> Figures:
@@ -156,8 +152,8 @@ def read_rate(text: str, printed: re.Pattern[str] = RATE) -> tuple[int, int] | N
     return numbers if numbers[1] > numbers[0] else None
 
 
-def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]:
-    """Read the first equation in the text; returns the numbers that it used."""
+def _in_an_equation(bones: str, numbers: list[Number]) -> tuple[list[_Mention], set[int]]:
+    """The numbers of the first equation in the text, and their indexes."""
     for equation in EQUATIONS:
         if (match := equation.pattern.search(bones)) is None:
             continue
@@ -165,27 +161,24 @@ def _take_equation(bones: str, numbers: list[Number], found: _Found) -> set[int]
         if Role.NOTHING in indices and numbers[indices[Role.NOTHING]].value > 1:
             continue  # a range of sizes begins at zero or one
         before = bones[: match.start()]
-        for role, index in indices.items():
-            is_prompt = (
-                role is Role.REQUESTED
-                and Role.PROMPT not in indices
-                and PROMPT.search(before) is not None
-                and REPLY.search(before) is None
-            )
-            found.by_role[Role.PROMPT if is_prompt else role].append((numbers[index].value, _exactness(numbers[index])))
-        if equation.scope:
-            found.scope = Scope(equation.scope)
-        found.note_scope(bones[: match.end()][-120:])
-        return set(indices.values())
-    return set()
+        scope = Scope(equation.scope) if equation.scope else _scope_of(bones[: match.end()][-120:])
+        if Role.PROMPT not in indices and PROMPT.search(before) and not REPLY.search(before):
+            indices = {Role.PROMPT if role is Role.REQUESTED else role: index for role, index in indices.items()}
+        found = [(role, numbers[index]) for role, index in indices.items()]
+        return [_Mention(role, number.value, number.exactness, scope) for role, number in found], {*indices.values()}
+    return [], set()
 
 
-def _exactness(number: Number) -> Exactness:
-    return Exactness.ABOUT if number.is_magnitude else Exactness.EXACT
+def _scope_of(around: str) -> Scope:
+    """What a limit applies to, by the names of bounds around it; prompt and reply together mean the window."""
+    if WINDOW.search(around) or (INPUT.search(around) and REPLY.search(around)):
+        return Scope.WINDOW
+    return Scope.INPUT if INPUT.search(around) else Scope.UNKNOWN
 
 
-def _take_number(before: str, number: Number, after: str, found: _Found) -> None:
-    exactness = Exactness.ABOUT if _ABOUT.search(before) else _exactness(number)
+def _mentioned(before: str, number: Number, after: str) -> Iterator[_Mention]:
+    """A number in the role that the words beside it give it, if they give it one."""
+    exactness = Exactness.ABOUT if _ABOUT.search(before) else number.exactness
     if _AT_LEAST.search(before):
         exactness, before = Exactness.AT_LEAST, _AT_LEAST.sub(" ", before)
     head, nouns = _head(before)
@@ -194,10 +187,10 @@ def _take_number(before: str, number: Number, after: str, found: _Found) -> None
     if role is None or (number.value < _SMALLEST_SIZE and trailing is None and role is not Role.REPLY):
         return
     if role is Role.LIMIT:
-        found.note_scope(f"{before} {after}")
-        if head is None and trailing is None:
-            found.named_limits.add(number.value)
-    found.by_role[role].append((number.value, exactness))
+        is_named = head is None and trailing is None
+        yield _Mention(role, number.value, exactness, _scope_of(f"{before} {after}"), is_named)
+    else:
+        yield _Mention(role, number.value, exactness)
 
 
 def _head(before: str) -> tuple[Role | None, set[Role]]:
@@ -239,29 +232,26 @@ def _role(head: Role | None, nouns: set[Role], trailing: Role | None) -> Role | 
     return next(iter(nouns), None)
 
 
-def _settled(found: _Found, text: str) -> Figures:
-    """The candidates that agree with each other."""
-    hedges = [how for role in (Role.PROMPT, Role.REQUESTED) for _, how in found.by_role[role]]
-    requested, reply = found.first(Role.REQUESTED) or None, found.first(Role.REPLY)
-    limits = found.by_role[Role.LIMIT]
+def _settled(mentions: Sequence[_Mention], text: str) -> Figures:
+    """The figures on which the numbers agree."""
+    by_role = {role: [one for one in mentions if one.role is role] for role in Role}
+    first = {role: found[0].value for role, found in by_role.items() if found}
+    prompts, requested, limits = by_role[Role.PROMPT], first.get(Role.REQUESTED) or None, by_role[Role.LIMIT]
+    hedges = (one.exactness for one in (*prompts, *by_role[Role.REQUESTED]))
     figures = Figures(
-        limit_scope=found.scope,
+        limit_scope=next((one.scope for one in mentions if one.scope is not Scope.UNKNOWN), Scope.UNKNOWN),
         requested=requested,
-        prompt=_prompt({value for value, _ in found.by_role[Role.PROMPT]}, requested, reply or 0),
-        reply=reply,
-        excess=found.first(Role.EXCESS),
+        prompt=_prompt({one.value for one in prompts}, requested, first.get(Role.REPLY) or 0),
+        reply=first.get(Role.REPLY),
+        excess=first.get(Role.EXCESS),
         exactness=next((how for how in hedges if how is not Exactness.EXACT), Exactness.EXACT),
     )
-    if (
-        figures.largest_size is None
-        and len(limits) == 2
-        and limits[0][0] in found.named_limits
-        and limits[0] > limits[1]
-    ):
-        figures, limits = structs.replace(figures, requested=limits[0][0]), limits[1:]
+    is_uncounted = figures.largest_size is None and len(limits) == 2
+    if is_uncounted and limits[0].is_named and limits[0].value > limits[1].value:
+        figures, limits = structs.replace(figures, requested=limits[0].value), limits[1:]
     limit = _limit(figures, limits, is_joint=REPLY.search(text) is not None)
     if limit is not None:
-        figures = structs.replace(figures, limit=limit[0], limit_exactness=limit[1])
+        figures = structs.replace(figures, limit=limit.value, limit_exactness=limit.exactness)
     if all(size is None for size in (limit, figures.largest_size, figures.reply, figures.excess)):
         return figures
     return structs.replace(figures, unit=Unit.CHARS if CHARACTERS.search(text) and "token" not in text else Unit.TOKENS)
@@ -273,12 +263,12 @@ def _prompt(prompts: set[int], requested: int | None, reply: int) -> int | None:
     return total if prompts and requested == total + reply else max(prompts, default=None)
 
 
-def _limit(figures: Figures, limits: list[tuple[int, Exactness]], *, is_joint: bool) -> tuple[int, Exactness] | None:
+def _limit(figures: Figures, limits: Sequence[_Mention], *, is_joint: bool) -> _Mention | None:
     """The first limit that the requested size exceeds; a prompt below it exceeds it only together with the reply."""
-    plausible = list(dict.fromkeys(limit for limit in limits if limit[0] >= _SMALLEST_LIMIT))
+    plausible = [limit for limit in limits if limit.value >= _SMALLEST_LIMIT]
     prompt = figures.largest_size
     if prompt is None:
-        return plausible[0] if len(plausible) == 1 else None
+        return plausible[0] if len({(limit.value, limit.exactness) for limit in plausible}) == 1 else None
     may_be_over = is_joint and figures.requested is None and figures.reply is None
-    fitting = [limit for limit in plausible if limit[0] <= prompt] or (plausible if may_be_over else [])
+    fitting = [limit for limit in plausible if limit.value <= prompt] or (plausible if may_be_over else [])
     return fitting[0] if fitting else None
