@@ -193,16 +193,7 @@ def _by_evidence(evidence: Evidence, sent: Sent) -> Verdict:
             misses_json=any(words.NO_JSON.search(one.text) for one in evidence.readings),
             refuses_tools=words.NO_TOOLS.search(first.text.lower()) is not None,
         )
-    match kind:
-        case VerdictKind.MEDIA:
-            return _of_media(verdict, evidence)
-        case VerdictKind.REPLY_ONLY:
-            return _taught_window(verdict, evidence)
-        case VerdictKind.RATE:
-            return _of_rate(verdict, evidence)
-        case VerdictKind.BYTES:
-            return plausible(_of_bytes(verdict, evidence), sent)
-    return verdict
+    return _DETAILS[kind](verdict, evidence) if kind in _DETAILS else verdict
 
 
 def _states_our_count(evidence: Evidence, sent: Sent) -> bool:
@@ -299,32 +290,40 @@ def _of_media(verdict: Verdict, evidence: Evidence) -> Verdict:
 
 def _of_rate(verdict: Verdict, evidence: Evidence) -> Verdict:
     """The allowed and the requested tokens if the request alone exceeds the rate; otherwise waiting helps."""
-    for one in evidence.readings:
-        found = read_rate(one.text) if one.kind is VerdictKind.RATE else None
-        if found is not None:
-            return replace(verdict, limit=found[0], requested=found[1], unit=Unit.TOKENS)
-    return verdict
+    rates = (read_rate(one.text) for one in evidence.readings if one.kind is VerdictKind.RATE)
+    allowed, requested = next(filter(None, rates), (None, None))
+    return replace(verdict, limit=allowed, requested=requested, unit=Unit.TOKENS) if allowed else verdict
 
 
 def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
     """The least size in bytes that is stated: the limit, if the size of the body stands beside it. Numbers that are
     allowed and requested without a unit are tokens, as Groq prints them: `Limit 16000, Requested 36123`."""
-    for one in evidence.readings:
-        if (found := read_rate(one.text, ALLOWED_AND_REQUESTED)) is not None and not words.BYTES.search(one.text):
-            return replace(
-                verdict, kind=VerdictKind.PROMPT, limit=found[0], requested=found[1], unit=Unit.TOKENS, confidence=0.8
-            )
-    stated = [found for one in evidence.readings for found in words.STATED_BYTES.findall(one.text)]
+    texts = [one.text for one in evidence.readings]
+    counts = (read_rate(text, ALLOWED_AND_REQUESTED) for text in texts if not words.BYTES.search(text))
+    allowed, requested = next(filter(None, counts), (None, None))
+    if allowed:
+        counted = {"limit": allowed, "requested": requested, "unit": Unit.TOKENS}
+        return replace(verdict, kind=VerdictKind.PROMPT, confidence=0.8, **counted)
+    stated = [found for text in texts for found in words.STATED_BYTES.findall(text)]
     sizes = [int(float(number.replace(",", "").replace("_", "")) * _IN_BYTES[unit]) for number, unit in stated]
     limit = min((size for size in sizes if size >= _LEAST_BYTES), default=None)
     return verdict if limit is None else replace(verdict, named=LimitName.BODY, named_limit=limit)
 
 
-def _taught_window(verdict: Verdict, evidence: Evidence) -> Verdict:
-    for one in evidence.readings:
-        if WINDOW_AS_REPLY_BOUND.search(one.text) and (limit := read(one.text).limit) is not None:
-            return replace(verdict, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS)
-    return verdict
+def _of_reply(verdict: Verdict, evidence: Evidence) -> Verdict:
+    """The window, if it is named as the bound of the reply."""
+    bounds = (read(one.text).limit for one in evidence.readings if WINDOW_AS_REPLY_BOUND.search(one.text))
+    limit = next(filter(None, bounds), None)
+    return replace(verdict, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS) if limit else verdict
+
+
+_DETAILS: Final = {
+    VerdictKind.MEDIA: _of_media,
+    VerdictKind.REPLY_ONLY: _of_reply,
+    VerdictKind.RATE: _of_rate,
+    VerdictKind.BYTES: _of_bytes,
+}
+"""What a refusal of these kinds says besides."""
 
 
 def _other_kind(evidence: Evidence) -> VerdictKind:
@@ -383,15 +382,15 @@ def _completed(figures: Figures) -> tuple[int | None, int | None]:
 
 
 def _proven_kind(kind: VerdictKind, limit: int | None, prompt: int | None, reply: int | None) -> VerdictKind:
+    """What is too much by the numbers; `kind` if they do not say."""
     if limit is not None and prompt is not None and prompt >= limit:
         return VerdictKind.PROMPT
     if limit is not None and reply is not None and reply >= limit:
         return VerdictKind.REPLY_ONLY
-    if reply and limit is not None and prompt is not None:
+    if limit is not None and prompt is not None and reply:
         return VerdictKind.PROMPT_PLUS_REPLY
-    if reply == 0 and kind is VerdictKind.PROMPT_PLUS_REPLY:
-        return VerdictKind.PROMPT
-    return kind
+    is_prompt_alone = reply == 0 and kind is VerdictKind.PROMPT_PLUS_REPLY
+    return VerdictKind.PROMPT if is_prompt_alone else kind
 
 
 def counted_beside_a_limit(text: str, sent: Sent) -> tuple[int, int] | None:
@@ -415,8 +414,8 @@ def plausible(verdict: Verdict, sent: Sent) -> Verdict:
         return verdict
     if (most := _media_that_fit(verdict, sent)) is None:
         return _with_scope(_compared(verdict, sent), sent)
-    kind, scoped = VerdictKind.COUNT, _with_scope(verdict, sent)
-    return replace(scoped, kind=kind, named=LimitName.MEDIA_BYTES, named_limit=most)
+    named = {"kind": VerdictKind.COUNT, "named": LimitName.MEDIA_BYTES, "named_limit": most}
+    return replace(_with_scope(verdict, sent), **named)
 
 
 def _media_that_fit(verdict: Verdict, sent: Sent) -> int | None:
