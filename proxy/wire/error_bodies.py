@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -106,8 +107,8 @@ _DECODER: Final = json.JSONDecoder(strict=False)
 class Found(ErrorReport):
     """Findings in a response so far."""
 
-    numbers: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Numbers by member name in snake case, each with its path; the first of each name."""
+    numbers: dict[str, int] = field(default_factory=dict)
+    """By member name in snake case; the first of each name."""
 
     @property
     def is_full(self) -> bool:
@@ -150,7 +151,7 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
         case _ if name in _CODES:
             found.add_code(path, name, str(value))
         case _ if abs(value) < 1e12:  # neither infinite nor NaN, which compares as false
-            found.numbers.setdefault(name, (int(value), path))
+            found.numbers.setdefault(name, int(value))
 
 
 def _is_remark(value: Any) -> bool:
@@ -299,7 +300,7 @@ def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) 
         found.is_silent, found.is_bare_text = not text, bool(text)
         collect_text(found, "", "", text)
     found.is_silent = found.is_silent and not found.endings
-    found.stated, found.limit_path = _stated(found.numbers)
+    found.stated = _stated(found.numbers)
     return found
 
 
@@ -424,48 +425,27 @@ def _place(path: str) -> Place:
     return Place.ELSEWHERE if _ELSEWHERE.fullmatch(path) else Place.UNCLEAR
 
 
-def _stated(numbers: Mapping[str, tuple[int, str]]) -> tuple[Figures, str]:
-    """Sizes from members, and the path of the limit: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
-    limit, path, name = _first(numbers, _WINDOW + _INPUT)
-    scope = Scope.UNKNOWN if limit is None else Scope.INPUT if name in _INPUT else Scope.WINDOW
-    prompt, requested = _first(numbers, _PROMPT)[0], _first(numbers, _REQUESTED)[0]
-    return Figures(limit=limit, limit_scope=scope, prompt=prompt, requested=requested), path
+def _stated(numbers: Mapping[str, int]) -> Figures:
+    """Sizes from members: llama.cpp says `n_ctx` and `n_prompt_tokens`."""
+    window, of_input = _first(numbers, _WINDOW), _first(numbers, _INPUT)
+    scope = Scope.WINDOW if window else Scope.INPUT if of_input else Scope.UNKNOWN
+    prompt, requested = _first(numbers, _PROMPT), _first(numbers, _REQUESTED)
+    return Figures(limit=window or of_input, limit_scope=scope, prompt=prompt, requested=requested)
 
 
-def _first(numbers: Mapping[str, tuple[int, str]], names: tuple[str, ...]) -> tuple[int | None, str, str]:
-    """Size, path and name of the first of these members with a size; servers put 0 or -1 into those that they do not
-    know."""
-    sizes = ((*numbers.get(name, (0, "")), name) for name in names)
-    return next((found for found in sizes if found[0] > 0), (None, "", ""))
+def _first(numbers: Mapping[str, int], names: Sequence[str]) -> int | None:
+    """The first of these members that has a size; servers put 0 or -1 into those that they do not know."""
+    return next((size for name in names if (size := numbers.get(name, 0)) > 0), None)
 
 
-_ESCAPED: Final = re.compile(rb"\\u00(?:[37][0-9a]|[46][1-9a-f]|5[0-9a])", re.IGNORECASE)
-"""An unnecessarily escaped digit or letter: such a request is not decoded, so the escape may hide anything."""
+def holds(request: bytes, text: str) -> bool:
+    """Whether a request contains a text, literally or with the characters beyond ASCII escaped.
 
-
-class RequestText:
-    """A request, as the core's `SentText`."""
-
-    def __init__(self, request: bytes) -> None:
-        self._request = request
-
-    @property
-    def hides_letters(self) -> bool:
-        """Whether plain letters or digits are escaped in it.
-
-        >>> RequestText(b'"\\\\u0034096"').hides_letters, RequestText(b'"a \\\\u003c b"').hides_letters
-        (True, False)
-        """
-        return _ESCAPED.search(self._request) is not None
-
-    def holds(self, text: str) -> bool:
-        """Whether it contains a text, literally or with the characters beyond ASCII escaped.
-
-        >>> RequestText(b'{"content": "\\\\u4e2d 4096"}').holds("中 4096")
-        True
-        """
-        plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
-        return plain in self._request or (not text.isascii() and json.dumps(text)[1:-1].encode() in self._request)
+    >>> holds(b'{"content": "\\\\u4e2d 4096"}', "中 4096")
+    True
+    """
+    plain = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+    return plain in request or (not text.isascii() and json.dumps(text)[1:-1].encode() in request)
 
 
 def judge_answer(
@@ -484,4 +464,4 @@ def judge_answer(
     """
     report = report_of(status, headers, body)
     report.counted = counted
-    return judge(report, sent, RequestText(request) if request else None)
+    return judge(report, sent, partial(holds, request) if request else None)

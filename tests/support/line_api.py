@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final, cast
 
 from proxy.core.conversation import Conversation, Message, ToolCall
@@ -182,7 +183,7 @@ class Lines(Wire):
     def judged(
         self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, sent: Sent | None, request: bytes
     ) -> Verdict:
-        return judge(report_of(status, headers, body), sent, SentLines(request))
+        return judge(report_of(status, headers, body), sent, partial(_holds, request))
 
     def error(self, error: ProxyError, _: str = "") -> bytes:
         return "\n".join([f"refused: {error.code}", *_spoken(error.message)]).encode()
@@ -199,16 +200,8 @@ class Lines(Wire):
 LINES: Final = Lines()
 
 
-class SentLines:
-    """A request, as `SentText` of the core."""
-
-    hides_letters: Final = False
-
-    def __init__(self, request: bytes) -> None:
-        self._request = request
-
-    def holds(self, text: str) -> bool:
-        return "\n> ".join(text.split("\n")).encode() in self._request
+def _holds(request: bytes, text: str) -> bool:
+    return "\n> ".join(text.split("\n")).encode() in request
 
 
 class _Rounds:

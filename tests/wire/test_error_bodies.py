@@ -171,7 +171,7 @@ def test_codes_and_structured_numbers_are_kept_apart_from_texts():
     }
     report = report_of(400, [], json.dumps(body).encode())
     assert [code.text for code in report.codes] == ["400", "exceed_context_size_error"]
-    assert (report.stated, report.limit_path) == (Figures(limit=8192, limit_scope=Scope.WINDOW), "error.n_ctx")
+    assert report.stated == Figures(limit=8192, limit_scope=Scope.WINDOW)
 
 
 def test_lines_without_a_field_name_continue_the_data():
@@ -288,23 +288,19 @@ def test_a_param_that_is_a_sentence_is_a_text():
 @pytest.mark.parametrize(
     ("members", "stated"),
     [
-        (
-            {"n_ctx": 8192, "n_prompt_tokens": 9001},
-            (Figures(limit=8192, limit_scope=Scope.WINDOW, prompt=9001), "error.n_ctx"),
-        ),
+        ({"n_ctx": 8192, "n_prompt_tokens": 9001}, Figures(limit=8192, limit_scope=Scope.WINDOW, prompt=9001)),
         (
             {"max_input_tokens": 6000, "total_tokens": 7000},
-            (Figures(limit=6000, limit_scope=Scope.INPUT, requested=7000), "error.max_input_tokens"),
+            Figures(limit=6000, limit_scope=Scope.INPUT, requested=7000),
         ),
-        ({"prompt_tokens": 9001}, (Figures(prompt=9001), "")),
-        ({"n_ctx": 0, "max_model_len": 4096}, (Figures(limit=4096, limit_scope=Scope.WINDOW), "error.max_model_len")),
-        ({"n_ctx": -1, "prompt_tokens": 0}, (Figures(), "")),
-        ({"seed": 7}, (Figures(), "")),
+        ({"prompt_tokens": 9001}, Figures(prompt=9001)),
+        ({"n_ctx": 0, "max_model_len": 4096}, Figures(limit=4096, limit_scope=Scope.WINDOW)),
+        ({"n_ctx": -1, "prompt_tokens": 0}, Figures()),
+        ({"seed": 7}, Figures()),
     ],
 )
-def test_sizes_are_recognised_by_their_members(members: dict[str, int], stated: tuple[Figures, str]):
-    report = reported(**members)
-    assert (report.stated, report.limit_path) == stated
+def test_sizes_are_recognised_by_their_members(members: dict[str, int], stated: Figures):
+    assert reported(**members).stated == stated
 
 
 def test_a_wait_is_requested_by_a_header():
@@ -423,12 +419,6 @@ def test_numbers_quoted_in_the_request_may_be_the_clients(content: str, ascii_on
 def test_numbers_beside_a_word_beyond_ascii_are_found_however_they_were_escaped(ascii_only: bool):
     request = json.dumps({"content": "超过上限 4096，输入 9000"}, ensure_ascii=ascii_only).encode()
     assert refused("输入 9000 tokens 超过上限 4096 tokens", request).may_be_echo
-
-
-def test_escapes_that_hide_plain_letters_or_digits_are_taken_for_anything():
-    text = SENTENCE.format(limit=4096, count=9000)
-    assert refused(text, b'{"model": "\\u0034096 tokens"}').may_be_echo
-    assert not refused(text, b'{"model": "a \\u003c b \\u0026 c"}').may_be_echo, "Go escapes these"
 
 
 def test_a_word_that_is_no_text_beside_a_number_is_no_error():

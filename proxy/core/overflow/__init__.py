@@ -30,10 +30,10 @@ from proxy.core.overflow.report import (
     ErrorText,
     Exactness,
     Figures,
+    Holds,
     Place,
     Scope,
     Sent,
-    SentText,
     Unit,
     Verdict,
     VerdictKind,
@@ -61,6 +61,7 @@ __all__ = [
     "ErrorText",
     "Exactness",
     "Figures",
+    "Holds",
     "Lesson",
     "Outcome",
     "OversizedPlan",
@@ -68,7 +69,6 @@ __all__ = [
     "Row",
     "Scope",
     "Sent",
-    "SentText",
     "Situation",
     "Terms",
     "Unit",
@@ -94,7 +94,7 @@ __all__ = [
 ]
 
 
-def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | None = None) -> Verdict:
+def judge(report: ErrorReport, sent: Sent | None = None, request: Holds | None = None) -> Verdict:
     """See `judging.judge`."""
     from proxy.core.overflow.judging import judge as judge_words  # noqa: PLC0415 - as `prepare` says
 

@@ -19,16 +19,17 @@ from proxy.core.overflow.patterns import ALLOWED_AND_REQUESTED, WINDOW_AS_REPLY_
 from proxy.core.overflow.proofs import may_be_echoed
 from proxy.core.overflow.report import (
     FAULTS,
+    MIN_USEFUL_REPLY_TOKENS,
     NEAR_FULL,
     TOO_LARGE,
     ErrorReport,
     ErrorText,
     Exactness,
     Figures,
+    Holds,
     Place,
     Scope,
     Sent,
-    SentText,
     Unit,
     Verdict,
     VerdictKind,
@@ -90,7 +91,7 @@ _BY_STATUS: Final = {
 }
 
 
-def judge(report: ErrorReport, sent: Sent | None = None, request: SentText | None = None) -> Verdict:
+def judge(report: ErrorReport, sent: Sent | None = None, request: Holds | None = None) -> Verdict:
     """The meaning of an upstream's response, by what it says about itself.
 
     A claim that cannot be true, by our own knowledge of what was `sent`, is dropped. Numbers that the `request` holds,
@@ -129,7 +130,8 @@ def _of_ending(report: ErrorReport, sent: Sent) -> Verdict | None:
             return Verdict(
                 VerdictKind.PROMPT, prompt=prompt, reply=reply, unit=unit, confidence=0.98, evidence=ending.path
             )
-        if is_cut_at_once and not report.has_output and not sent.asks_for_little:
+        may_be_short = sent.reply_tokens is not None and sent.reply_tokens < MIN_USEFUL_REPLY_TOKENS
+        if is_cut_at_once and not report.has_output and not may_be_short:
             return Verdict(VerdictKind.EMPTY, confidence=0.9, is_suspect=sent.is_long, evidence=ending.path)
     return None
 
@@ -256,7 +258,7 @@ def _is_about_the_prompt(best: TextEvidence) -> bool:
 def _overflow(evidence: Evidence) -> Verdict:
     """The verdict on a request that is too long, or only asks for too long a reply."""
     best = evidence.best
-    proof = next((code.path for code in evidence.proofs), evidence.report.limit_path)
+    proof = next((code.path for code in evidence.proofs), "")
     if best is None:
         verdict = Verdict(VerdictKind.PROMPT, confidence=0.98, evidence=proof)
         return with_figures(verdict, merged(evidence.report.stated, Figures()))
@@ -269,7 +271,7 @@ def _overflow(evidence: Evidence) -> Verdict:
     verdict = Verdict(
         kind,
         confidence=0.99 if evidence.is_proven else {Strength.STRONG: 0.95, Strength.FAIR: 0.8}.get(strength, 0.6),
-        evidence=best.source.path if best.strength else proof,
+        evidence=best.source.path if best.strength or not proof else proof,
         upstream_message=best.source.text[:_MAX_MESSAGE_CHARS],
     )
     return with_figures(verdict, merged(evidence.report.stated, best.figures))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from proxy.core.conversation import Message, seen
-from proxy.core.overflow.report import Counted, SentText, Verdict
+from proxy.core.overflow.report import Counted, Holds, Verdict
 
 _BESIDE: Final = r"[^\s\d]{1,40}"
 """A word beside a number: by itself, a number such as 4096 occurs in many conversations."""
@@ -20,7 +20,7 @@ _QUOTED: Final = re.compile(r"""(?<!\w)(['"`])([^\s'"`]+\s[^'"`]{0,2000}[^\s'"`]
 """Several words in quotes, as an upstream repeats a value of the request that it does not know."""
 
 
-def may_be_echoed(verdict: Verdict, request: SentText) -> bool:
+def may_be_echoed(verdict: Verdict, is_held: Holds) -> bool:
     """Whether the words of a refusal may be the client's: all its numbers stand in the request, each with the word
     before or after it, or it quotes words of the request.
 
@@ -28,12 +28,11 @@ def may_be_echoed(verdict: Verdict, request: SentText) -> bool:
     time. Who writes both into a conversation prevents that a refusal teaches them, and nothing else.
     """
     message = verdict.upstream_message
-    if any(request.holds(words) for _, words in _QUOTED.findall(message)):
+    if any(is_held(words) for _, words in _QUOTED.findall(message)):
         return True
     stated = {verdict.limit, verdict.prompt, verdict.requested, verdict.excess} - {None}
     printed = [snippets for number in stated if number is not None and (snippets := _snippets(message, number))]
-    is_held = request.hides_letters or all(any(map(request.holds, snippets)) for snippets in printed)
-    return bool(printed) and is_held
+    return bool(printed) and all(any(map(is_held, snippets)) for snippets in printed)
 
 
 def _snippets(message: str, number: int) -> list[str]:

@@ -7,8 +7,9 @@ the caller decides what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -293,8 +294,6 @@ class ErrorReport(Struct):
     codes: list[ErrorCode] = []
     stated: Figures = Figures()
     """Sizes in tokens that are stated apart from the texts."""
-    limit_path: str = ""
-    """Where the limit is in `stated`."""
     endings: list[ErrorCode] = []
     """Why the model stopped."""
     counted: Counted | None = None
@@ -335,11 +334,6 @@ class Sent(Struct, frozen=True):
     """Bytes of its longest message."""
 
     @property
-    def asks_for_little(self) -> bool:
-        """Whether its reply limit may be the reason for a reply that is cut at once."""
-        return self.reply_tokens is not None and self.reply_tokens < MIN_USEFUL_REPLY_TOKENS
-
-    @property
     def share(self) -> float | None:
         """The share of the size that the model surely accepts; None if unknown."""
         surely_taken = self.window_tokens if self.window_is_certain else LEAST_WINDOW_TOKENS
@@ -362,14 +356,5 @@ class Sent(Struct, frozen=True):
         return self.share is not None and self.share < _FAR_UNDER
 
 
-class SentText(Protocol):
-    """A request as written, for searching."""
-
-    @property
-    def hides_letters(self) -> bool:
-        """Whether some letters or digits are written in a form that a search does not find."""
-        ...
-
-    def holds(self, text: str) -> bool:
-        """Whether the request contains a text."""
-        ...
+Holds: TypeAlias = Callable[[str], bool]
+"""Whether the request that was sent contains a text."""

@@ -37,7 +37,6 @@ def refused(
     sent: Sent | None = None,
     waits: bool = False,
     stated: Figures = Figures(),  # noqa: B008 - a value that nothing changes
-    limit_path: str = "",
     place: Place | None = None,
     **codes: str,
 ) -> Verdict:
@@ -46,7 +45,7 @@ def refused(
     found += [ErrorCode("error.place", "place", place)] if place else []
     texts = [ErrorText("error.message", message) for message in messages]
     return judge(
-        ErrorReport(status, asks_to_wait=waits, texts=texts, codes=tuple(found), stated=stated, limit_path=limit_path),
+        ErrorReport(status, asks_to_wait=waits, texts=texts, codes=tuple(found), stated=stated),
         sent,
     )
 
@@ -154,15 +153,15 @@ def test_a_code_named_in_a_text_proves_it():
 
 def test_stated_sizes_prove_it_and_are_preferred():
     stated = Figures(limit=8192, limit_scope=Scope.WINDOW, prompt=9001)
-    verdict = refused(400, "no room left", stated=stated, limit_path="error.n_ctx")
+    verdict = refused(400, "no room left", stated=stated)
     assert (verdict.kind, verdict.limit, verdict.prompt, verdict.limit_scope) == (
         VerdictKind.PROMPT,
         8192,
         9001,
         Scope.WINDOW,
     )
-    alone = refused(400, stated=stated, limit_path="error.n_ctx")
-    assert (alone.kind, alone.limit, alone.evidence) == (VerdictKind.PROMPT, 8192, "error.n_ctx")
+    alone = refused(400, stated=stated)
+    assert (alone.kind, alone.limit) == (VerdictKind.PROMPT, 8192)
     assert (verdict.unit, alone.unit) == (Unit.TOKENS, Unit.TOKENS)
     assert refused(400, stated=Figures()).unit is None
     of_input = Figures(limit=100000, limit_scope=Scope.INPUT)

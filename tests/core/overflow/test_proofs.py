@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from proxy.core.overflow import (
     Counted,
     ErrorReport,
     ErrorText,
+    Holds,
     Verdict,
     VerdictKind,
     images_in,
@@ -27,15 +27,9 @@ from proxy.wire.chat_completions import ChatMessage
 SENTENCE = "This model's maximum context length is {limit} tokens. However, your messages resulted in {count} tokens."
 
 
-@dataclass(frozen=True)
-class Written:
+def written(request: str) -> Holds:
     """A request that is its text."""
-
-    text: str
-    hides_letters: bool = False
-
-    def holds(self, text: str) -> bool:
-        return text in self.text
+    return lambda text: text in request
 
 
 def refusal(text: str = SENTENCE.format(limit=4096, count=9000)) -> Verdict:
@@ -43,8 +37,8 @@ def refusal(text: str = SENTENCE.format(limit=4096, count=9000)) -> Verdict:
 
 
 def test_numbers_that_only_the_upstream_wrote_are_its_own():
-    assert not may_be_echoed(refusal(), Written("Why 4096, and not 9000? The length is 2048 tokens."))
-    assert not may_be_echoed(refusal("prompt is too long"), Written("prompt is too long"))
+    assert not may_be_echoed(refusal(), written("Why 4096, and not 9000? The length is 2048 tokens."))
+    assert not may_be_echoed(refusal("prompt is too long"), written("prompt is too long"))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +54,7 @@ def test_numbers_that_only_the_upstream_wrote_are_its_own():
     ],
 )
 def test_numbers_may_be_the_clients_if_the_request_holds_all_of_them_with_a_word_beside(content: str, is_echo: bool):
-    assert may_be_echoed(refusal(), Written(content)) is is_echo
+    assert may_be_echoed(refusal(), written(content)) is is_echo
 
 
 def test_a_number_that_is_not_printed_need_not_be_held():
@@ -68,44 +62,39 @@ def test_a_number_that_is_not_printed_need_not_be_held():
     verdict = refusal(text)
     assert (verdict.limit, verdict.requested, verdict.prompt) == (4096, 9000, 8000)
     stated = replace(verdict, prompt=8_001)
-    assert may_be_echoed(stated, Written("requested 9000 of, length is 4096"))
-    assert not may_be_echoed(verdict, Written("requested 9000 of, length is 4096"))
+    assert may_be_echoed(stated, written("requested 9000 of, length is 4096"))
+    assert not may_be_echoed(verdict, written("requested 9000 of, length is 4096"))
 
 
 def test_grouped_numbers_are_looked_for_as_they_were_printed():
     verdict = refusal("maximum context length is 4,096 tokens, you sent 9,000")
-    assert may_be_echoed(verdict, Written("of 4,096 tokens, sent 9,000"))
-    assert not may_be_echoed(verdict, Written("of 4096 tokens, sent 9000"))
+    assert may_be_echoed(verdict, written("of 4,096 tokens, sent 9,000"))
+    assert not may_be_echoed(verdict, written("of 4096 tokens, sent 9000"))
 
 
 def test_an_excess_is_a_number_too():
     verdict = refusal("prompt too long; exceeded max context length by 904 tokens")
-    assert may_be_echoed(verdict, Written("by 904 tokens"))
-    assert not may_be_echoed(verdict, Written("by 905 tokens"))
-
-
-def test_what_a_request_hides_is_taken_for_anything():
-    assert may_be_echoed(refusal(), Written("", hides_letters=True))
-    assert not may_be_echoed(Verdict(VerdictKind.PROMPT), Written("", hides_letters=True)), "there is no number"
+    assert may_be_echoed(verdict, written("by 904 tokens"))
+    assert not may_be_echoed(verdict, written("by 905 tokens"))
 
 
 @pytest.mark.parametrize("quote", ["'", '"', "`"])
 def test_a_quoted_part_of_the_request_may_be_the_clients(quote: str):
     said = f"Unknown role: {quote}the prompt is too long for 4096 tokens{quote}, in a request of 9000 tokens"
-    assert may_be_echoed(refusal(said), Written("the prompt is too long for 4096 tokens"))
-    assert not may_be_echoed(refusal(said), Written("the prompt is too long for 8192 tokens"))
+    assert may_be_echoed(refusal(said), written("the prompt is too long for 4096 tokens"))
+    assert not may_be_echoed(refusal(said), written("the prompt is too long for 8192 tokens"))
 
 
 def test_an_apostrophe_and_a_quoted_name_quote_no_part_of_the_request():
     said = "This model's maximum context length is 4096 tokens, you've sent 9000. 'max_tokens' or 'n' must be lower."
     for held in ("s maximum context length is 4096 tokens, you", " or ", "max_tokens", "n"):
-        assert not may_be_echoed(refusal(said), Written(held))
+        assert not may_be_echoed(refusal(said), written(held))
 
 
 def test_a_refusal_that_the_request_holds_too_is_one_and_teaches_nothing():
     text = SENTENCE.format(limit=4096, count=9000)
     for held in (text, SENTENCE.format(limit=8192, count=9700), "Prompt is too long", text[:20], "error"):
-        verdict = judge(ErrorReport(400, texts=[ErrorText("", text)]), request=Written(held))
+        verdict = judge(ErrorReport(400, texts=[ErrorText("", text)]), request=written(held))
         assert (verdict.is_overflow, verdict.limit) == (True, 4096)
         assert verdict.limit_is_learnable is (held != text)
 
@@ -114,8 +103,8 @@ def test_a_window_that_is_named_for_the_reply_may_be_the_clients_too():
     text = "max_tokens=200000 cannot be greater than max_model_len of 131072"
     verdict = judge(ErrorReport(400, texts=[ErrorText("", text)]))
     assert (verdict.kind, verdict.limit) == (VerdictKind.REPLY_ONLY, 131_072)
-    assert may_be_echoed(verdict, Written("a max_model_len of 131072"))
-    assert not judge(ErrorReport(400, texts=[ErrorText("", text)]), request=Written("of 131072")).limit_is_learnable
+    assert may_be_echoed(verdict, written("a max_model_len of 131072"))
+    assert not judge(ErrorReport(400, texts=[ErrorText("", text)]), request=written("of 131072")).limit_is_learnable
 
 
 @given(st.integers(1_000, 10**7), st.integers(1, 10**6), st.text(max_size=20), st.text(max_size=20))
@@ -123,7 +112,7 @@ def test_a_refusal_that_was_copied_into_the_request_is_always_found(limit, more,
     text = SENTENCE.format(limit=limit, count=limit + more)
     verdict = refusal(text)
     assert verdict.limit == limit
-    assert may_be_echoed(verdict, Written(before + text + after))
+    assert may_be_echoed(verdict, written(before + text + after))
 
 
 COUNTS = st.integers(0, 300_000)
