@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
 from typing import Final, cast
 
 from fastapi import Request, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from proxy.core.overflow import VerdictKind
-from proxy.errors import MalformedRequest, ServerStopping, UnknownPath, UpgradeRefused
+from proxy.errors import MalformedRequest, MethodNotAllowed, ProxyError, ServerStopping, UnknownPath, UpgradeRefused
 from proxy.shell.endpoints.responses import (
     GATEWAYS,
     ResponseSender,
-    no_trace,
     raw_path,
     refusal,
     reported,
     request_id_of,
 )
 from proxy.shell.endpoints.services import Services
-from proxy.shell.http import Received, Upload, read_body, until_client_leaves
+from proxy.shell.http import Received, pieces_of, read_body, until_client_leaves
 from proxy.shell.relay import (
     AnyResponse,
     Arrived,
@@ -40,7 +38,7 @@ from proxy.shell.relay import (
 )
 from proxy.shell.resources import Kept, UnderWay, logger, write_lines_for
 from proxy.shell.telemetry import RequestRecord
-from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, WholePath, header
+from proxy.shell.upstream import Headers, UpstreamResponse, WholePath, header
 from proxy.wire import DEFAULT, WIRES, PathMatch, Wire, match_path, strange_prefix, wire_beside, wire_over
 
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
@@ -75,15 +73,17 @@ class Dispatcher:
 
 
 def _agents_app(services: Services, scope: Scope, matched: PathMatch | None) -> ASGIApp | None:
-    """What serves a request of an agent, or refuses a stranger's; None for a request to the proxy's own pages."""
-    if (stranger := services.guard.stranger(scope)) is not None:
-        logger().info("request_refused", status=stranger.status, code=stranger.code, problem=stranger.message)
+    """What serves a request of an agent, or refuses one; None for a request to the proxy's own pages."""
+    try:
+        _check(services, scope, matched)
+    except ProxyError as error:
+        logger().info("request_refused", status=error.status, code=error.code, problem=error.message)
         wire = DEFAULT if matched is None else matched.wire or wire_over(matched.path)
-        return refusal(stranger, request_id_of(scope["headers"]), wire=wire)
+        return refusal(error, request_id_of(scope["headers"]), wire=wire)
     if matched is None:
         greeting = _greeting(services.routes, scope)
         return None if greeting is None else Response(greeting, media_type="text/plain")
-    if matched.wire is not None and not _has_dot_segment(scope["path"]):
+    if matched.wire is not None:
         return fitted
     is_gateways = services.by_hash is not None and GATEWAYS.match(scope["path"])
     return None if is_gateways else passed_through
@@ -201,15 +201,16 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
     """The rest of the API, any method, both directions as streams."""
     services, matched = _asked(scope)
     headers: Headers = scope["headers"]
-    request_id = request_id_of(headers)
+    request_id, wire, arrived = request_id_of(headers), wire_over(matched.path), asyncio.Event()
     write_lines_for(request_id.decode())
-    sender = ResponseSender(send, request_id, wire_over(matched.path))
-    upload = Upload(Request(scope, receive), services.server.body_timeout_seconds) if _has_body(headers) else None
+    sender = ResponseSender(send, request_id, wire)
+    pause_seconds = services.server.body_timeout_seconds
+    body = pieces_of(Request(scope, receive), pause_seconds, arrived=arrived) if _has_body(headers) else None
+    if body is None:
+        arrived.set()
     answer: UpstreamResponse | None = None
     try:
-        _check_can_pass(scope)
-        async with until_client_leaves(receive, upload.finished if upload else None) as stop_watching:
-            body = await _body_of(upload)
+        async with until_client_leaves(receive, arrived) as stop_watching:
             if len(services.routes.all) > 1 and asks_for_models(scope):
                 listed = await models_of(services.routes, headers)
                 stop_watching()
@@ -217,32 +218,30 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
                 await Response(listed, headers=answered, media_type="application/json")(scope, receive, send)
                 return
             route = _route_beside(services.routes, scope)
-            answer = await route.relay.pass_through(
-                scope["method"], _target(scope, route), headers, body, wire_over(matched.path)
-            )
+            answer = await route.relay.pass_through(scope["method"], _target(scope, route), headers, body, wire)
             await sender.pass_on(answer, stop_watching)
     except Exception as error:
         if not sender.has_satisfied(error):
             failure = reported(error, request_id.decode())
             about = {"method": scope["method"], "path": scope["path"][:200]}
             logger().warning("passthrough_failed", **about, code=failure.code, problem=failure.message)
-            if upload is not None:
-                await upload.discard()
             await sender.refuse(failure)
     finally:
         if answer is not None:
             await sender.let_go(answer)
 
 
-def _check_can_pass(scope: Scope) -> None:
-    """Raises ProxyError for a request that goes nowhere."""
-    # A handshake is known by its key (RFC 6455 4.1); `Upgrade` itself is removed on the way.
-    if scope["method"] == "GET" and any(name == b"sec-websocket-key" for name, _ in scope["headers"]):
-        raise UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered", headers=_NO_UPGRADE)
+def _check(services: Services, scope: Scope, matched: PathMatch | None) -> None:
+    """Raises ProxyError for a request of a stranger, and for one that no server should get."""
+    services.guard.check_stranger(scope)
     if scope["method"] == "TRACE":
-        raise no_trace()
-    if _has_dot_segment(scope["path"]):
+        problem = "TRACE is not forwarded: its echo would show what the proxy adds to a request"
+        raise MethodNotAllowed(problem, headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
+    if matched is not None and _has_dot_segment(scope["path"]):
         raise MalformedRequest("the path has a segment of dots")
+    # A handshake is known by its key (RFC 6455 4.1); `Upgrade` itself is removed on the way.
+    if matched is not None and scope["method"] == "GET" and header(scope["headers"], b"sec-websocket-key"):
+        raise UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered", headers=_NO_UPGRADE)
 
 
 def _has_dot_segment(path: str) -> bool:
@@ -256,14 +255,6 @@ def _route_beside(routes: Routes, scope: Scope) -> Route:
     _, matched = _asked(scope)
     beside = routes.beside(own) if own is not None else None
     return beside or routes.for_path(matched.path.partition(b"/v1")[2].decode("latin-1"))
-
-
-async def _body_of(upload: Upload | None) -> Outgoing | AsyncIterator[bytes] | None:
-    """Return a body in one piece if it has arrived: it then goes up with the very bytes of its headers."""
-    if upload is None:
-        return None
-    whole = await upload.whole()
-    return aiter(upload) if whole is None else Outgoing(whole)
 
 
 def _has_body(headers: Headers) -> bool:

@@ -56,18 +56,17 @@ class Guard:
         self._wrong_key_seconds = wrong_key_seconds
         self._slowed = asyncio.Semaphore(MAX_SLOWED)
 
-    def stranger(self, scope: Mapping[str, Any]) -> NotFromHere | None:
-        """Why a request may be that of a web page that has no business here; None for all others. An address in `Host`
-        is safe: no DNS can redirect it."""
+    def check_stranger(self, scope: Mapping[str, Any]) -> None:
+        """Raise NotFromHere for a request that may be that of a web page that has no business here. An address in
+        `Host` is safe: no DNS can redirect it."""
         if not self._lends_key:
-            return None
+            return
         headers: Headers = scope["headers"]
         host, origin = _host_and_origin(headers)
         if host and not (self._is_of_this_machine(name := _name_of(host)) or _is_address(name)):
-            return NotFromHere(f"the proxy answers to localhost, to addresses and to known names only, {_BECAUSE}")
+            raise NotFromHere(f"the proxy answers to localhost, to addresses and to known names only, {_BECAUSE}")
         if origin and not (_is_own(origin, host) or self._is_of_this_machine(_name_of(origin.partition("://")[2]))):
-            return NotFromHere(f"the proxy does not answer web pages from other hosts, {_BECAUSE}")
-        return None
+            raise NotFromHere(f"the proxy does not answer web pages from other hosts, {_BECAUSE}")
 
     async def admit(self, scope: Mapping[str, Any]) -> None:
         """Admit a request for the operator. Raises KeyNeeded or NotFromHere; for a wrong key, after a while."""

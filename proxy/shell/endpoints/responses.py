@@ -269,19 +269,9 @@ def _meaning(request: Request, failure: Exception) -> ProxyError:
         case HTTPException(status_code=405, headers={"Allow": methods}):
             allowed = methods.replace("GET", "GET, HEAD")
             return MethodNotAllowed(f"this path takes {allowed}", headers={"allow": allowed})
-    if request.method == "TRACE":
-        return no_trace()
     host, meant = request.headers.get("host") or "HOST:PORT", like(raw_path(request.scope))
     hint = f"did you mean http://{host}{meant}?" if meant else f"the API is at http://{host}/v1"
     return UnknownPath(f"nothing is served at this path; {hint}")
-
-
-def no_trace() -> MethodNotAllowed:
-    """Return why a TRACE goes nowhere: a server that echoes it would show a client the key that the proxy adds."""
-    return MethodNotAllowed(
-        "TRACE is not forwarded: its echo would show what the proxy adds to a request",
-        headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"},
-    )
 
 
 def refusal(

@@ -2,9 +2,9 @@
 
 from proxy.shell.http.bodies import (
     Received,
-    Upload,
     can_unpack,
     encoding_of,
+    pieces_of,
     plain_body,
     read_body,
     unpack,
@@ -14,9 +14,9 @@ from proxy.shell.http.clients import STATE_KEY, until_client_leaves
 __all__ = [
     "STATE_KEY",
     "Received",
-    "Upload",
     "can_unpack",
     "encoding_of",
+    "pieces_of",
     "plain_body",
     "read_body",
     "unpack",

@@ -91,13 +91,15 @@ class UpstreamResponse(Struct, eq=False):
     _idle_seconds: float
     status: int
     headers: Headers
-    _timer: asyncio.TimerHandle | None = None
-    _waiting_since: float | None = None
-    """Loop time; None while the proxy waits for the reader."""
 
     @classmethod
     def of(cls, response: Response, where: str, idle_seconds: float) -> UpstreamResponse:
-        """`where`: the upstream, for people; `idle_seconds`: how long it may be silent."""
+        """`where`: the upstream, for people; `idle_seconds`: how long it may be silent, not counting the time for which
+        it is held up."""
+        connection = response.connection
+        if connection is not None and connection.protocol is not None:  # else all of it has arrived
+            connection.protocol.read_timeout = idle_seconds
+            connection.protocol.start_timeout()
         received = [(name.lower(), value) for name, value in response.raw_headers]
         headers = end_to_end(received)
         if b" ".join(dict(received)).find(_OURS) >= 0:  # hardly ever
@@ -112,16 +114,10 @@ class UpstreamResponse(Struct, eq=False):
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
-        UpstreamTimeout after too long a silence; the time that the reader takes does not count."""
-        # One timer for the whole response, not one for each piece: pieces come by the thousand.
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._idle_seconds, self._end_silence)
-        self._waiting_since = loop.time()
+        UpstreamTimeout after too long a silence."""
         try:
             while piece := await self._response.content.readany():
-                self._waiting_since = None
                 yield piece
-                self._waiting_since = loop.time()
             if (ending := self._response.ending) is not None and ending.done():
                 ending.result()
         except TimeoutError:
@@ -131,8 +127,6 @@ class UpstreamResponse(Struct, eq=False):
             ) from None
         except FAILURES as error:
             raise UpstreamUnreachable(f"{self._where} broke off its response: {cause(error)}") from None
-        finally:
-            self._timer.cancel()
 
     async def drain(self) -> None:
         """Read the rest of a body that is all but over, so that its connection can be reused; not for long."""
@@ -147,19 +141,9 @@ class UpstreamResponse(Struct, eq=False):
         now."""
         self._response.close()
 
-    def _end_silence(self) -> None:
-        loop = asyncio.get_running_loop()
-        silent = 0.0 if self._waiting_since is None else loop.time() - self._waiting_since
-        if silent < self._idle_seconds:
-            self._timer = loop.call_later(self._idle_seconds - silent, self._end_silence)
-        else:
-            self._response.content.set_exception(TimeoutError())
-
 
 def cause(error: Exception) -> str:
     """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return CLOSED
     if isinstance(error, aiohttp.ClientConnectorDNSError) and error.errno != errno.ETIMEDOUT:
         return NO_SUCH_HOST
     if isinstance(error, aiohttp.ClientConnectorSSLError) and getattr(error.__cause__, "reason", "") in _NO_TLS:
