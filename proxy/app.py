@@ -38,7 +38,7 @@ from proxy.shell.endpoints import (
     Services,
     create_api,
     listens_here_only,
-    upstream_check,
+    upstream_problem,
 )
 from proxy.shell.models import Learning, ModelResolver, Prices
 from proxy.shell.operator import Explainer, Overview, Priced
@@ -264,7 +264,7 @@ def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:
 
 
 def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Readiness:
-    checks = [upstream_check(route.relay) for route in routes.all]
+    checks = [functools.partial(upstream_problem, route.relay) for route in routes.all]
     upstreams = dict(zip(settings.named_upstreams, checks, strict=True))
     return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 

@@ -1,7 +1,7 @@
 """The bodies of `/v1/compress` and `/v1/retrieve`: headroom's contract, as its callers use it.
 
 Rule: OpenAI's messages in, as many out, in the same order; unchanged messages keep their bytes. Unknown members are
-ignored, and wrong types are refused. Source: headroom at 9fbd47ba, LiteLLM's guardrail at 1.106.
+ignored, and wrong types of others refused. Source: headroom at 9fbd47ba, LiteLLM's guardrail at 1.106.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import base64
 import re
 from collections import Counter as Counts
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
-from msgspec import Struct, structs
+import msgspec
+from msgspec import Meta, Struct, structs
 
 from proxy.core.compaction import Plan
 from proxy.core.text import Raw, jsontext
@@ -25,14 +26,29 @@ WIRE: Final = CHAT_COMPLETIONS
 """Messages are those of chat completions."""
 HASH: Final = re.compile(r"[a-f0-9]{12,24}")
 """The form that callers recognise."""
-_OPTIONS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
-    "mode": (str, "a string"),
-    "compress_user_messages": (bool, "true or false"),
-    "target_ratio": ((int, float), "a number"),
-    "protect_recent": (int, "a whole number from 0 on"),
-    "protect_analysis_context": (bool, "true or false"),
-}
-"""Members of `config`, and the type of each."""
+
+
+class _Config(Struct):
+    """What is read of `config`."""
+
+    protect_recent: Annotated[int, Meta(ge=0)] | None = None
+
+
+class _Options(Struct):
+    """Members of a request beside its messages."""
+
+    model: str | None = None
+    token_budget: Annotated[int, Meta(ge=1)] | None = None
+    config: _Config | None = None
+
+
+class _Wanted(Struct):
+    """A request for an original."""
+
+    hash: str
+
+
+_Read = TypeVar("_Read", _Options, _Wanted)
 
 
 class CompressRequest(Struct, frozen=True):
@@ -50,26 +66,19 @@ def compress_request_in(body: bytes) -> CompressRequest:
     for index, message in enumerate(request.conversation.messages):
         if not message.raw.lstrip().startswith(b"{"):
             raise MalformedRequest(f"`messages[{index}]` must be an object", param="messages")
-    _checked(request.members.get("model"), "model", str, "a string")
-    window_tokens = _checked(
-        request.members.get("token_budget"), "token_budget", int, "a whole number from 1 on", least=1
-    )
-    options = _options(request.members.get("config"))
-    if window_tokens is not None:
-        window_tokens = min(window_tokens, LARGEST_TOKENS)
+    options = _read(request.members, _Options)
+    window_tokens = options.token_budget and min(options.token_budget, LARGEST_TOKENS)
+    protected = options.config.protect_recent if options.config else None
     kept = {name: raw for name, raw in request.members.items() if name in ("model", SHAPE.messages)}
-    return CompressRequest(structs.replace(request, members=kept), options.get("protect_recent") or 0, window_tokens)
+    return CompressRequest(structs.replace(request, members=kept), protected or 0, window_tokens)
 
 
 def hash_in(body: bytes) -> str:
     """The hash that a body asks for. Raises MalformedRequest."""
     try:
-        found = _checked(jsontext.members(body).get("hash"), "hash", str, "a string")
+        return _read(jsontext.members(body), _Wanted).hash
     except jsontext.NotJson as error:
         raise MalformedRequest(f"the body must be a JSON object: {error}") from None
-    if found is None:
-        raise MalformedRequest("the request has no `hash`", param="hash")
-    return str(found)
 
 
 def figures_of(plan: Plan) -> dict[str, Any]:
@@ -123,26 +132,11 @@ def error_body(error: ProxyError) -> bytes:
     return jsontext.dump({"error": {"type": kind, "message": error.message}})
 
 
-def _options(raw: Raw | None) -> dict[str, Any]:
-    if raw is None or bytes(raw) == b"null":
-        return {}
+def _read(members: Mapping[str, Raw], kind: type[_Read]) -> _Read:
+    """The members that `kind` names. Raises MalformedRequest."""
+    found = {name: jsontext.opened(raw) for name, raw in members.items() if name in kind.__struct_fields__}
     try:
-        members = jsontext.members(raw)
-    except jsontext.NotJson:
-        raise MalformedRequest("`config` must be an object", param="config") from None
-    least = {"protect_recent": 0}
-    return {
-        name: _checked(members.get(name), f"config.{name}", kind, words, least=least.get(name))
-        for name, (kind, words) in _OPTIONS.items()
-    }
-
-
-def _checked(raw: Raw | None, name: str, kind: type | tuple[type, ...], words: str, *, least: int | None = None) -> Any:
-    """The value of a member of the right type; None if the member is missing or null. Raises MalformedRequest."""
-    found = jsontext.opened(raw)
-    if found is None and (raw is None or bytes(raw) == b"null"):
-        return None
-    is_right = isinstance(found, kind) and (kind is bool or not isinstance(found, bool))
-    if not is_right or (least is not None and found < least):
-        raise MalformedRequest(f"`{name}` must be {words}", param=name)
-    return found
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        name = str(error).partition("`$.")[2].rstrip("`")
+        raise MalformedRequest(str(error), param=name or None) from None

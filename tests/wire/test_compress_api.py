@@ -17,7 +17,7 @@ def parsed(**members):
 
 
 def test_members_that_are_not_known_are_ignored():
-    found = parsed(tools=[{"type": "function"}], max_tokens=5, config={"protect_recent": 2, "new": {}}, frozen=True)
+    found = parsed(tools=[{"type": "function"}], max_tokens=5, config={"protect_recent": 2, "mode": 1}, frozen=True)
     assert (found.protected, found.window_tokens, found.request.model) == (2, None, "m")
     assert found.request.members.keys() == {"messages", "model"}
 
@@ -25,7 +25,7 @@ def test_members_that_are_not_known_are_ignored():
 def test_null_is_as_good_as_nothing_and_a_model_may_be_left_out():
     found = parsed(model=None, config=None, token_budget=None)
     assert (found.protected, found.window_tokens, found.request.model) == (0, None, "")
-    assert parsed(config={"mode": None, "protect_recent": None}).protected == 0
+    assert parsed(config={"protect_recent": None}).protected == 0
 
 
 def test_a_budget_has_an_upper_bound():
@@ -42,13 +42,8 @@ def test_a_budget_has_an_upper_bound():
         ({"messages": [None]}, "messages"),
         ({"model": 5}, "model"),
         ({"config": []}, "config"),
-        ({"config": {"mode": 1}}, "config.mode"),
-        ({"config": {"compress_user_messages": "yes"}}, "config.compress_user_messages"),
-        ({"config": {"target_ratio": "0.5"}}, "config.target_ratio"),
-        ({"config": {"target_ratio": True}}, "config.target_ratio"),
         ({"config": {"protect_recent": 1.5}}, "config.protect_recent"),
         ({"config": {"protect_recent": -1}}, "config.protect_recent"),
-        ({"config": {"protect_analysis_context": 1}}, "config.protect_analysis_context"),
         ({"token_budget": 0}, "token_budget"),
         ({"token_budget": True}, "token_budget"),
         ({"token_budget": "many"}, "token_budget"),

@@ -11,7 +11,7 @@ from proxy.shell.endpoints.services import (
     Readiness,
     Reloaded,
     Services,
-    upstream_check,
+    upstream_problem,
 )
 
 __all__ = [
@@ -27,5 +27,5 @@ __all__ = [
     "create_api",
     "listens_here_only",
     "shaped",
-    "upstream_check",
+    "upstream_problem",
 ]

@@ -205,8 +205,10 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
     write_lines_for(request_id.decode())
     sender = ResponseSender(send, request_id, wire)
     pause_seconds = services.server.body_timeout_seconds
-    body = pieces_of(Request(scope, receive), pause_seconds, arrived=arrived) if _has_body(headers) else None
-    if body is None:
+    body = None
+    if any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers):
+        body = pieces_of(Request(scope, receive), pause_seconds, arrived=arrived)
+    else:
         arrived.set()
     answer: UpstreamResponse | None = None
     try:
@@ -237,16 +239,12 @@ def _check(services: Services, scope: Scope, matched: PathMatch | None) -> None:
     if scope["method"] == "TRACE":
         problem = "TRACE is not forwarded: its echo would show what the proxy adds to a request"
         raise MethodNotAllowed(problem, headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
-    if matched is not None and _has_dot_segment(scope["path"]):
+    path = scope["path"]
+    if matched is not None and "." in path and _DOT_SEGMENT.search(path):  # hardly any path has a dot
         raise MalformedRequest("the path has a segment of dots")
     # A handshake is known by its key (RFC 6455 4.1); `Upgrade` itself is removed on the way.
     if matched is not None and scope["method"] == "GET" and header(scope["headers"], b"sec-websocket-key"):
         raise UpgradeRefused("there are no WebSockets here; plain HTTP requests are answered", headers=_NO_UPGRADE)
-
-
-def _has_dot_segment(path: str) -> bool:
-    """Whether a server could resolve the path to another one."""
-    return "." in path and _DOT_SEGMENT.search(path) is not None  # hardly any path has a dot
 
 
 def _route_beside(routes: Routes, scope: Scope) -> Route:
@@ -255,10 +253,6 @@ def _route_beside(routes: Routes, scope: Scope) -> Route:
     _, matched = _asked(scope)
     beside = routes.beside(own) if own is not None else None
     return beside or routes.for_path(matched.path.partition(b"/v1")[2].decode("latin-1"))
-
-
-def _has_body(headers: Headers) -> bool:
-    return any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers)
 
 
 def _target(scope: Scope, route: Route) -> WholePath:

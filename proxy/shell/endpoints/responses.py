@@ -110,30 +110,24 @@ class ResponseSender(Struct, eq=False):
         elif not self._wire.framing.is_stream(answer.headers) if self._as_events else answer.status >= 400:
             whole = self._translated(whole if whole is not None else await _beginning(answer.chunks()))
         if whole is None:
-            if isinstance(answer, PeekedResponse):
-                self.last = answer.last
-                await self._pass_pieces(answer.chunks())
-            else:
-                await self._pass_pieces(_noted(answer.chunks(), self.last))
-        await self._end(whole or b"", stop_watching)
+            self.last = answer.last if isinstance(answer, PeekedResponse) else self.last
+            await self._pass_pieces(answer.chunks())
+        self._is_read, body = True, whole or b""
+        self.sent_bytes += len(body)
+        stop_watching()
+        await self._send({"type": "http.response.body", "body": body})
+        if body:
+            self.last.add(body)
 
     async def _pass_pieces(self, pieces: AsyncIterator[bytes]) -> None:
         try:
             async for piece in pieces:
                 self.sent_bytes += len(piece)
                 await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                self.last.add(piece)
         except UpstreamError:
             if not self.is_whole:
                 raise
-
-    async def _end(self, body: bytes, stop_watching: Callable[[], object]) -> None:
-        """Send the end of a response, or all of it."""
-        self._is_read = True
-        self.sent_bytes += len(body)
-        stop_watching()
-        await self._send({"type": "http.response.body", "body": body})
-        if body:
-            self.last.add(body)
 
     async def let_go(self, answer: AnyResponse) -> None:
         """Close a response; if its client left with all of it, only when the body is over."""
@@ -170,13 +164,6 @@ class ResponseSender(Struct, eq=False):
         """A response that does not fit what has been sent of another, as an error at its end."""
         encode = self._wire.error_in_stream if self._as_events else self._wire.error_in_body
         return encode(self.status, body)
-
-
-async def _noted(pieces: AsyncIterator[bytes], last: Tail) -> AsyncIterator[bytes]:
-    """The pieces, each added to the end once it is sent, as PeekedResponse does."""
-    async for piece in pieces:
-        yield piece
-        last.add(piece)
 
 
 async def _beginning(pieces: AsyncIterator[bytes]) -> bytes:

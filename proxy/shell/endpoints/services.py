@@ -198,15 +198,11 @@ Note: TypeAlias = Callable[[], str | None]
 """Why something that requests do without does not work; None if it does."""
 
 
-def upstream_check(relay: Relay) -> Check:
-    """Whether the upstream responds at all: a refusal is a response, as the key to use is the client's."""
-
-    async def check() -> str | None:
-        try:
-            answer = await relay.pass_through("GET", b"/models", [], None)
-        except ProxyError as error:
-            return error.message
-        await answer.aclose()
-        return None
-
-    return check
+async def upstream_problem(relay: Relay) -> str | None:
+    """Why the upstream does not respond at all: a refusal is a response, as the key to use is the client's."""
+    try:
+        answer = await relay.pass_through("GET", b"/models", [], None)
+    except ProxyError as error:
+        return error.message
+    await answer.aclose()
+    return None

@@ -187,17 +187,17 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._check_fields()
-        headers, named = self.headers, dict(self.headers)
+        named = dict(self.headers)
         if b"transfer-encoding" in named:
-            _check_codings([value for name, value in headers if name == b"transfer-encoding"])
+            codings = b",".join(value for name, value in self.headers if name == b"transfer-encoding").strip().lower()
+            if b"," in codings and codings.endswith(b"chunked"):  # llhttp refuses every other end (RFC 9112 6.3)
+                raise UnknownCoding("a request may have no transfer coding but chunked; Content-Encoding can be read")
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise NoTunnel("this is no forward proxy: CONNECT opens no tunnel here")
             return  # it comes again: see _feed
         if len(self.pipeline) >= MAX_AHEAD:
             raise MalformedRequest(f"more than {MAX_AHEAD} requests were sent before the response to the first")
-        if not named.get(b"content-length", b"0").isdigit():  # llhttp leaves the blanks after it
-            headers[:] = [(name, value.strip() if name == b"content-length" else value) for name, value in headers]
         super().on_headers_complete()
         self.headers = []  # the trailer's, which no application sees
         self._is_in_body, self._is_timed = True, False
@@ -319,15 +319,6 @@ def _send_without_chunks(cycle: RequestResponseCycle) -> None:
         await send(message)
 
     cycle.send = send_unframed  # type: ignore[method-assign] # which `run_asgi` gives to the application
-
-
-def _check_codings(values: list[bytes]) -> None:
-    """llhttp refuses `chunked` before the end; without `chunked` the end of the body cannot be known (RFC 9112 6.3)."""
-    codings = [coding.strip().lower() for coding in b",".join(values).split(b",")]
-    if codings[-1] != b"chunked":
-        raise MalformedRequest("the request does not say plainly how long its body is")
-    if len(codings) > 1:
-        raise UnknownCoding("a request may have no transfer coding but chunked; Content-Encoding can be read")
 
 
 def _answer(error: ProxyError) -> bytes:

@@ -51,7 +51,7 @@ class PeekedResponse(Struct, eq=False):
     status: int
     headers: Headers
     last: Tail = field(default_factory=partial(Tail, TAIL_BYTES, PIECES_OF_THE_END))
-    """The end of what the reader of `chunks` has taken."""
+    """The end of its body, to which the reader of `chunks` adds."""
     is_stream: bool = False
     """Whether the body is a stream of events, by its headers or by its beginning."""
     is_plain: bool = True
@@ -111,16 +111,13 @@ class PeekedResponse(Struct, eq=False):
         """Read as much as is needed to judge the response; bytes without content go to `early` if it has the form that
         the client requested, `as_stream` or not. Raises UpstreamUnreachable if it breaks off after content, and
         UpstreamTimeout."""
-        if (body := self._answer.arrived()) is None:
-            try:
-                if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
-                    return
-            except UpstreamUnreachable as error:
-                if self.status != 200 or not self._is_empty:
-                    raise
-                self.failure = error
-        elif self._take(body):
-            return
+        try:
+            if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
+                return
+        except UpstreamUnreachable as error:
+            if self.status != 200 or not self._is_empty:
+                raise
+            self.failure = error
         self.is_whole = True
         self._counted = self._wire.counted(self.evidence[-_USAGE_BYTES:])
 
@@ -191,13 +188,11 @@ class PeekedResponse(Struct, eq=False):
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
         while self._held:  # freed piece by piece: the rest may take minutes
-            yield (piece := self._held.pop(0))
-            self.last.add(piece)
+            yield self._held.pop(0)
         if self.failure is not None:
             raise self.failure
         async for piece in self._pieces:
             yield piece
-            self.last.add(piece)
 
     @property
     def counted(self) -> Counted | None:

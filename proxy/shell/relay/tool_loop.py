@@ -274,6 +274,7 @@ class StreamedResponse:
         stream = wire.reply(stream=True)
         while True:
             async for piece in self._current.chunks():
+                self._current.last.add(piece)
                 if visible := stream.feed(piece):
                     yield visible
             message = stream.end()

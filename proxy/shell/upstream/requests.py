@@ -60,7 +60,7 @@ def framing_of(method: str, headers: Headers, body: Outgoing | AsyncIterator[byt
         return [(b"content-length", b"%d" % body.length)]
     if body is None:
         return [] if method in _WITHOUT_BODY else [(b"content-length", b"0")]
-    announced = header(headers, b"content-length")
+    announced = header(headers, b"content-length").strip()
     return [(b"content-length", announced) if announced else (b"transfer-encoding", b"chunked")]
 
 
@@ -84,32 +84,25 @@ class Upload(aiohttp.Payload):
         """True if the client library may not send it a second time."""
         return self.body is not None
 
-    @property
-    def is_short(self) -> bool:
-        """True if head and body are sent together."""
-        return self.body is None or (isinstance(self.body, Outgoing) and self.body.length <= _COPIED_BYTES)
-
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the body as fast as the upstream takes it."""
         if isinstance(self.body, Outgoing):
-            self.wait_for_upstream()
+            self._wait_for_upstream()
             await self.body.write_to(writer)
-        elif self.body is not None:
-            await self._write_pieces(self.body, writer)
-
-    async def _write_pieces(self, pieces: AsyncIterator[bytes], writer: AbstractStreamWriter) -> None:
+            return
+        assert self.body is not None, "else the head is all there is"
         try:
             self.wait.reschedule(None)
-            async for piece in pieces:
-                self.wait_for_upstream()
+            async for piece in self.body:
+                self._wait_for_upstream()
                 await writer.write(piece)
                 self.wait.reschedule(None)
         except ClientError as error:
             self.failure = error
             raise
-        self.wait_for_upstream()
+        self._wait_for_upstream()
 
-    def wait_for_upstream(self) -> None:
+    def _wait_for_upstream(self) -> None:
         """Begin to count the upstream's time."""
         self.wait.reschedule(asyncio.get_running_loop().time() + self.seconds)
 
@@ -128,15 +121,14 @@ class Request(aiohttp.ClientRequest):
         assert isinstance(upload, Upload)
         assert protocol is not None, "a connection that is open"
         writer = StreamWriter(protocol, self.loop)
-        is_short = upload.is_short
-        if is_short and isinstance(upload.body, Outgoing):
+        if isinstance(upload.body, Outgoing) and upload.body.length <= _COPIED_BYTES:
             await upload.body.write_to(writer, upload.head)
         else:
             await writer.write(upload.head, drain=False)
-        if not is_short:
             if upload.head.endswith(_CHUNKED):
                 writer.enable_chunking()
-            task = asyncio.create_task(self.write_bytes(writer, conn))
+            if upload.body is not None:
+                task = asyncio.create_task(self.write_bytes(writer, conn))
         return self.response_class(
             self.method,
             self.original_url,

@@ -41,8 +41,6 @@ _DRAIN_SECONDS: Final = 2.0
 """How long to wait for the end of the body after the end of its content: gateways record the cost in between. A
 connection that is not finished then is closed, as the next one costs only a handshake."""
 _DRAIN_BYTES: Final = 64 * 1024
-_ARRIVED_BYTES: Final = 64 * 1024
-"""Limit for a body that is read at once if it has arrived."""
 _OURS: Final = b"x-context-proxy-"
 """How the names of the proxy's own headers begin. An upstream's own never reach a client, who could not tell them from
 ours; those of another context-proxy neither."""
@@ -105,12 +103,6 @@ class UpstreamResponse(Struct, eq=False):
         if b" ".join(dict(received)).find(_OURS) >= 0:  # hardly ever
             headers = [pair for pair in headers if not pair[0].startswith(_OURS)]
         return cls(response, where, idle_seconds, response.status, headers)
-
-    def arrived(self) -> bytes | None:
-        """The whole body, if it is here already, as short ones are that come with their head. None: `chunks` has it."""
-        content = self._response.content
-        is_here = content.is_eof() and content.exception() is None and content.total_bytes <= _ARRIVED_BYTES
-        return content.read_nowait() if is_here and self._response.ending is None else None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
