@@ -342,7 +342,7 @@ def test_members_of_an_error_are_taken_for_what_they_are():
         VerdictKind.PROMPT,
         8192,
         Scope.WINDOW,
-        "error.n_ctx",
+        "error.message",
     )
     code = "string_above_max_length"
     assert refused("A string too long", code=code, param="messages[0].content").kind is VerdictKind.FIELD
