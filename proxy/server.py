@@ -7,6 +7,7 @@ import gc
 import math
 import multiprocessing
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -27,7 +28,7 @@ from proxy.errors import SettingsRefused
 from proxy.reloading import Load, leads_here, loaded_again
 from proxy.shell.artifacts import unwritable
 from proxy.shell.http.connection import Connection, Connections
-from proxy.shell.operator import Announcement, announced, new_token
+from proxy.shell.operator import Announcement, announced
 from proxy.shell.resources import configure_logging, logger
 from proxy.shell.telemetry.metrics import SHARED_FOLDER
 
@@ -49,7 +50,7 @@ def serve(settings: Settings, load: Load, until_closed: int | None = None) -> in
     """Serve until a signal comes; the exit status: 0, or 1 if the port is taken or nothing can be stored. `load` reads
     the settings again in each worker, so it must be picklable. `until_closed`: a pipe; serve until its other end is
     closed."""
-    token = new_token()
+    token = secrets.token_hex(32)
     config = uvicorn.Config(
         partial(_application, settings, load, token),
         factory=True,

@@ -50,16 +50,15 @@ def explain(settings: Settings, file: str, model: str | None, *, as_json: bool, 
     """Explain the request in a file, or in standard input for `-`, with the limits that its upstream states now; the
     exit status."""
     configure_logging(settings.log, sys.stderr)
-    explainer = create_explainer(settings)
     try:
         body = _read(file, settings.server.max_body_bytes)
-        failure = asyncio.run(explainer.ask(body, model))
-        explanation = asyncio.run(explainer.explain(body, model))
+        explanation = asyncio.run(create_explainer(settings).explain(body, model, asks=True))
     except OSError as error:
         return complain(f"{file}: {error.strerror}", NOT_READ)
     except MalformedRequest as error:
         return complain(f"{'standard input' if file == '-' else file}: {error.message}", NOT_READ)
-    upstream = {"base_url": explanation.described["upstream"]["base_url"], "listed": failure is None, "reason": failure}
+    reason = explanation.unlisted
+    upstream = {**explanation.described["upstream"], "listed": reason is None, "reason": reason}
     found: dict[str, Any] = {**explanation.described, "upstream": upstream}
     if as_diff:
         print("\n".join(difference(explanation, found["messages"])))

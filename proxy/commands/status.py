@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from proxy.commands.screen import complain, number, show
 from proxy.config import Settings
-from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, Announcement, announcements, is_proven
+from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, Announcement, announcements, is_proven, proof_of
 
 RUNS, RUNS_NOT = 0, 1
 """The exit status."""
@@ -29,7 +29,7 @@ def ask(one: Announcement, *, full: bool = False, timeout_seconds: float = ANSWE
     nonce = secrets.token_hex(16)
     host, _, port = one.root.removeprefix("http://").rpartition(":")
     connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_seconds)
-    headers = {NONCE_HEADER: nonce, PROOF_HEADER: one.proof("command", nonce)}
+    headers = {NONCE_HEADER: nonce, PROOF_HEADER: proof_of(one.token, "command", one.port, nonce)}
     with contextlib.closing(connection), contextlib.suppress(OSError, ValueError, http.client.HTTPException):
         connection.request("GET", f"/-/status?full={str(full).lower()}", headers=headers)
         answer = connection.getresponse()

@@ -135,7 +135,7 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
         UnderWay.count -= 1
         kept.close()
         share.release()
-        record.note_response(200 if sender.is_committed else sender.status, sender.sent_bytes)
+        record.status, record.answer_bytes = 200 if sender.is_committed else sender.status, sender.sent_bytes
         services.recorder.finish(record)
         if served is not None:
             await sender.let_go(served.response)

@@ -8,7 +8,6 @@ from proxy.shell.operator.announcement import (
     announced,
     announcements,
     is_proven,
-    new_token,
     proof_of,
 )
 from proxy.shell.operator.explaining import DryRun, Explainer, Explanation, described_profile
@@ -47,6 +46,5 @@ __all__ = [
     "announcements",
     "described_profile",
     "is_proven",
-    "new_token",
     "proof_of",
 ]

@@ -48,19 +48,10 @@ class Announcement(msgspec.Struct, frozen=True):
         here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - nothing is bound
         return f"http://[{here}]:{self.port}" if ":" in here else f"http://{here}:{self.port}"
 
-    def proof(self, role: str, nonce: str) -> str:
-        """The proof that `role`, `command` or `proxy`, knows the token."""
-        return proof_of(self.token, role, self.port, nonce)
-
-
-def new_token() -> str:
-    """A token for one run of a proxy."""
-    return secrets.token_hex(32)
-
 
 def proof_of(token: str, role: str, port: int, nonce: str) -> str:
-    """A keyed hash; with the role, so that no side can send back what it got, and with the port, so that no server can
-    pass the question on to the proxy at another port."""
+    """The proof that `role`, `command` or `proxy`, knows the token: a keyed hash. With the role, no side can send back
+    what it got; with the port, no server can pass the question on to the proxy at another port."""
     said = f"{role} {port} {nonce[:_MAX_NONCE_CHARS]}".encode("utf-8", "replace")
     return hmac.new(token.encode(), said, "sha256").hexdigest()
 
@@ -100,17 +91,10 @@ def announcements(data_dir: Path) -> list[Announcement]:
             status = os.fstat(file.fileno())
             if status.st_uid != os.getuid() or status.st_mode & 0o077:
                 continue
-            if _is_free(file.fileno()):
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:  # the lock is held, or the file system has none
+                found.append((status.st_mtime, msgspec.json.decode(file.read(_MAX_BYTES), type=Announcement)))
+            else:
                 path.unlink()
-                continue
-            found.append((status.st_mtime, msgspec.json.decode(file.read(_MAX_BYTES), type=Announcement)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
-
-
-def _is_free(handle: int) -> bool:
-    """True if no process holds the lock of a file."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:  # it is held, or the file system has no locks
-        return False
-    return True

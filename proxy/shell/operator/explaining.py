@@ -78,6 +78,8 @@ class Explanation(NamedTuple):
 
     planned: Planned
     described: DryRun
+    unlisted: str | None
+    """Why the upstream did not list its models' limits; None if it did, or was not asked."""
 
 
 _VALUES: Final = (
@@ -111,17 +113,17 @@ class Explainer(Struct, frozen=True):
     place_of: Callable[[Artifact], str]
     way: ArtifactAccess
 
-    async def ask(self, body: bytes, model: str | None = None) -> str | None:
-        """Ask the upstream that a body would go to for its models' limits, as a proxy does at its start; why it did not
-        list them, None if it did. Raises MalformedRequest."""
-        body, planner = self._routed(body, model)
-        return await planner.models.ask_now(lambda: filter(None, [wire_of_body(body).model_in(body)]))
-
-    async def explain(self, body: bytes, model: str | None = None) -> Explanation:
-        """The explanation of a body, or of the same body for another model. Raises MalformedRequest."""
-        body, planner = self._routed(body, model)
-        planned = await planner.dry_run(wire_of_body(body), body, self.way)
-        return Explanation(planned, self._described(planned, planner.models))
+    async def explain(self, body: bytes, model: str | None = None, *, asks: bool = False) -> Explanation:
+        """The explanation of a body, or of the same body for another model; `asks`: its upstream is asked for its
+        models' limits first, as a proxy does at its start. Raises MalformedRequest."""
+        body = body if model is None else _for_model(body, model)
+        wire = wire_of_body(body)
+        name = wire.model_in(body)
+        taking = (one for one in self.planners if one.models.upstream.settings.takes(wire.path, name))
+        planner = next(taking, self.planners[-1])
+        unlisted = await planner.models.ask_now(lambda: filter(None, [name])) if asks else None
+        planned = await planner.dry_run(wire, body, self.way)
+        return Explanation(planned, self._described(planned, planner.models), unlisted)
 
     def _described(self, planned: Planned, models: ModelResolver) -> DryRun:
         plan, inputs, profile = planned.plan, planned.inputs, planned.inputs.profile
@@ -156,13 +158,6 @@ class Explainer(Struct, frozen=True):
                 {"id": one.id, "bytes": len(one.content), "place": self.place_of(one)} for one in plan.artifacts
             ],
         }
-
-    def _routed(self, body: bytes, model: str | None) -> tuple[bytes, Planner]:
-        """The body for a model, and the planner of its upstream, as for a real request. Raises MalformedRequest."""
-        body = body if model is None else _for_model(body, model)
-        wire = wire_of_body(body)
-        taking = (one for one in self.planners if one.models.upstream.settings.takes(wire.path, wire.model_in(body)))
-        return body, next(taking, self.planners[-1])
 
 
 def _for_model(body: bytes, model: str) -> bytes:

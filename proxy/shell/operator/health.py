@@ -1,4 +1,4 @@
-"""What is wrong now, the worst first: since when, and which requests show it.
+"""What is wrong now: since when, and which requests show it.
 
 Rule: a run of problems is over once none has happened for RECENT_SECONDS. Each finding counts the requests of its run,
 and its address lists exactly these.
@@ -128,11 +128,6 @@ def _finding(
     )
     address = urlencode({**rule.filters, **among, "since": since})
     return Health(level, words, since, length, address, name if rule.of == "upstream" else "")
-
-
-def ranked(found: Iterable[Health]) -> list[Health]:
-    """Return the worst first, and of the same level what most requests show."""
-    return sorted(found, key=lambda one: (one.level, -one.requests))
 
 
 _CHECKS: Final[Mapping[str, tuple[Literal["warn", "bad"], str]]] = {

@@ -22,8 +22,8 @@ from proxy import __version__
 from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
-from proxy.shell.models import Price, Prices
-from proxy.shell.operator.health import Health, failed_checks, findings, ranked
+from proxy.shell.models import Prices
+from proxy.shell.operator.health import Health, failed_checks, findings
 from proxy.shell.telemetry import Block, Filters, History, RequestRecord, Sums, Table
 
 MAX_BARS: Final = 96
@@ -263,14 +263,16 @@ class Overview(Struct, frozen=True):
         )
 
     def _health(self, table: Table, problems: Mapping[str, str], now: float) -> list[Health]:
-        """What the requests show, and what checks have found, dated by when this process first saw it."""
+        """What the requests show, and what checks have found, dated by when this process first saw it: the worst first,
+        and of the same level what most requests show."""
         found = findings(table, now)
         notes = {"state": self.state and self.state(), "decisions": self.history.is_kept and self.history.problem}
         failed = {**problems, **{name: problem for name, problem in notes.items() if problem}}
         for name in self.seen.keys() - failed:
             del self.seen[name]
         dated = {name: (why, self.seen.setdefault(name, now)) for name, why in failed.items()}
-        return ranked([*failed_checks(dated, {one.check: one.host for one in self.upstreams}), *found])
+        checks = failed_checks(dated, {one.check: one.host for one in self.upstreams})
+        return sorted([*checks, *found], key=lambda one: (one.level, -one.requests))
 
     def _upstreams(
         self,
@@ -335,7 +337,7 @@ class Overview(Struct, frozen=True):
             return None
         record, blocks = found
         counted = record.prompt_tokens or 0, record.cached_tokens or 0, record.reply_tokens or 0
-        usd = await asyncio.to_thread(self._paid, record.model, record.upstream, *counted)
+        usd = await asyncio.to_thread(self._paid, record.model, record.upstream, counted)
         return Page(record, blocks, None if record.prompt_tokens is None else usd)
 
     async def status(self, *, full: bool) -> Status:
@@ -355,16 +357,21 @@ class Overview(Struct, frozen=True):
         return [
             ModelSums(
                 *(model, upstream, *latest.get((model, upstream), (None, False)), sums),
-                self._paid(model, upstream, sums.prompt_tokens, sums.cached_tokens, sums.reply_tokens),
+                self._paid(model, upstream, (sums.prompt_tokens, sums.cached_tokens, sums.reply_tokens)),
             )
             for model, upstream, sums in sorted(rows, key=lambda row: -row[2].tokens_before)
             if model  # or requests that could not be read
         ]
 
-    def _paid(self, model: str, upstream: str, *counted: int) -> Dollars | None:
-        prices = next((one.prices for one in self.upstreams if one.host == upstream), None)
-        price = None if prices is None else prices.of(model)
-        return None if price is None else dollars(price, *counted)
+    def _paid(self, model: str, upstream: str, counted: tuple[int, int, int]) -> Dollars | None:
+        """The price of prompts, of what the cache had of them, and of replies; None if it is not known."""
+        price = next((one.prices.of(model) for one in self.upstreams if one.host == upstream), None)
+        if price is None:
+            return None
+        prompt_tokens, cached_tokens, reply_tokens = counted
+        cached = min(cached_tokens, prompt_tokens)
+        by_cache = round(cached * (price.prompt - price.cached) / 1e6, 6)
+        return Dollars(price.spent(prompt_tokens, cached, reply_tokens), by_cache)
 
 
 def log_place(environment: Mapping[str, str]) -> str:
@@ -379,17 +386,6 @@ def log_place(environment: Mapping[str, str]) -> str:
     if os.path.exists("/.dockerenv"):
         return f"docker logs {host}"
     return f"journalctl _PID={pid}" if "JOURNAL_STREAM" in environment else f"standard error of process {pid}"
-
-
-def dollars(price: Price, prompt_tokens: int, cached_tokens: int, reply_tokens: int) -> Dollars:
-    """Cost of prompts and replies, as far as the upstream has counted them, and the savings by its cache.
-
-    >>> dollars(Price(2.0, 1.0, 8.0), 1_000_000, 500_000, 0)
-    Dollars(spent=1.5, by_cache=0.5)
-    """
-    cached = min(cached_tokens, prompt_tokens)
-    by_cache = round(cached * (price.prompt - price.cached) / 1e6, 6)
-    return Dollars(price.spent(prompt_tokens, cached, reply_tokens), by_cache)
 
 
 def _half_and_most(found: Iterable[float | None]) -> list[float]:

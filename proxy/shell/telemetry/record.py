@@ -349,10 +349,6 @@ class RequestRecord(_Progress):
             is_upstreams = kind is VerdictKind.ACCEPTED or kind in _NO_REPLY
             self.outcome = RequestOutcome.UPSTREAM_ERROR if is_upstreams else RequestOutcome.REFUSED
 
-    def note_response(self, status: int, answer_bytes: int) -> None:
-        """The status and bytes that the client got; status 0: none."""
-        self.status, self.answer_bytes = status, answer_bytes
-
     @property
     def is_problem(self) -> bool:
         """Whether an operator should hear of it: an error that reached the client and that neither its body nor its
@@ -454,8 +450,7 @@ _PLACES: Final = {name: place for place, name in enumerate(RequestRecord.__datac
 
 def warning_of(planned: Planned) -> str:
     """A word for what an operator has to attend to; empty if there is nothing."""
-    is_cut = planned.inputs.profile.cuts_silently and not planned.plan.fits
-    return "window_too_small" if is_cut else ""
+    return "window_too_small" if planned.inputs.profile.cuts_silently and not planned.plan.fits else ""
 
 
 @dataclass

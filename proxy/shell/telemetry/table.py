@@ -197,7 +197,10 @@ class Table:
     def add(self, finished: Iterable[RequestRecord]) -> None:
         """Add finished requests: all of them, or none. The oldest rows beyond the limits go."""
         described = [(one.finished_at, *one.described()) for one in finished]
-        packed = [(at, jsontext.dump(record).decode(), _packed(blocks)) for at, record, blocks in described]
+        packed = [
+            (at, jsontext.dump(record).decode(), zlib.compress(jsontext.dump(blocks), 1) if blocks else None)
+            for at, record, blocks in described
+        ]
         with self._database as database:
             database.execute("BEGIN IMMEDIATE")
             database.executemany("INSERT INTO requests (ended, record, blocks) VALUES (?, ?, ?)", packed)
@@ -256,10 +259,6 @@ class Table:
         sql = "SELECT running FROM workers WHERE name <> :but AND abs(seen - :now) < :stale"
         found = self.query(sql, but=but, now=now, stale=_STALE_SECONDS)
         return [RequestRecord.of(one) for (running,) in found for one in jsontext.value(running.encode())]
-
-
-def _packed(blocks: Sequence[Block]) -> bytes | None:
-    return zlib.compress(jsontext.dump(blocks), 1) if blocks else None
 
 
 def _record(number: int, record: str) -> RequestRecord:
