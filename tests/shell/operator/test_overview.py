@@ -196,13 +196,6 @@ async def test_each_model_that_stays_too_long_has_its_own_line(stage):
     ]
 
 
-async def test_what_is_sent_nowhere_is_the_proxys_own_failure(stage):
-    stage.served(upstream="", outcome="proxy_error", status=500)
-    (finding,) = (await stage.overview.of(1)).health
-    assert finding.words == "The proxy itself failed 1 of 1 request: 1 × 500"
-    assert finding.address.startswith("status=failed&upstream=-&since=")
-
-
 async def test_an_upstream_with_errors_is_not_well(stage):
     for number in range(300):
         stage.served(2_000, **(FAILED if number < 4 else {}))
@@ -227,21 +220,24 @@ async def test_what_was_sent_saved_and_over_the_window_is_the_same_in_the_chart_
 
 
 @pytest.mark.parametrize(
-    ("hours", "ago", "width"),
+    ("hours", "ago", "shown", "width"),
     [
-        (1, 10, 60),
-        (24, 10, 900),
-        (None, 50, 1),
-        (None, 300, 5),
-        (None, 1_300, 15),
-        (None, 3_000, 60),
-        (None, 90_000, 3_600),
+        (1, 10, 1, 60),
+        (24, 10, 24, 900),
+        (None, 50, 1, 1),
+        (None, 300, 1, 5),
+        (None, 1_300, 1, 15),
+        (None, 3_000, 1, 60),
+        (None, 5 * 3_600, 24, 300),
+        (None, 90_000, 24 * 7, 3_600),
+        (None, 200 * 3_600, 24 * 14, 4 * 3_600),
     ],
 )
-async def test_a_part_of_the_timeline_lasts_as_the_data_asks(stage, hours, ago, width):
+async def test_the_period_follows_the_data_and_a_part_of_the_timeline_lasts_as_it_asks(stage, hours, ago, shown, width):
+    assert (await stage.overview.of(None)).hours == 1, "before the first request"
     stage.served(ago)
     found = await stage.overview.of(hours)
-    assert found.bar_seconds == width
+    assert (found.hours, found.bar_seconds) == (shown, width)
     assert len(found.bars) <= 97
     assert found.bars[0].at <= NOW - ago
 
@@ -251,16 +247,6 @@ async def test_cache_hits_are_a_share_of_what_reports_them(stage):
     stage.served(prompt_tokens=9_000)
     totals = (await stage.overview.of(1)).totals
     assert (totals.prompt_tokens, totals.cacheable_tokens, totals.cached_tokens) == (10_000, 1_000, 500)
-
-
-async def test_the_period_follows_the_data(stage):
-    assert (await stage.overview.of(None)).hours == 1
-    stage.served(ago=60)
-    assert (await stage.overview.of(None)).hours == 1
-    stage.served(ago=5 * 3_600)
-    assert (await stage.overview.of(None)).hours == 24
-    stage.served(ago=200 * 3_600)
-    assert (await stage.overview.of(None)).hours == 24 * 14
 
 
 async def test_waits_are_shown_over_time_and_windows_for_each_model(stage):
@@ -316,6 +302,7 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage):
         ({"store": "disk full"}, {}, "bad", "disk full"),
         ({}, {"survived": False}, "bad", "gpt-9: 1 request was too long"),
         ({}, {"outcome": "upstream_timeout", "status": 504}, "warn", "api.openai.com failed 1 of 1 request: 1 × 504"),
+        ({}, {"upstream": "", **FAILED}, "warn", "The proxy itself failed 1 of 1 request: 1 × 502"),
     ],
 )
 async def test_errors_are_reported_in_words(stage, problems, members, level, word):
@@ -324,6 +311,7 @@ async def test_errors_are_reported_in_words(stage, problems, members, level, wor
     (finding,) = (await stage.overview.of(24)).health
     assert (finding.level, finding.since is not None) == (level, True)
     assert word in finding.words
+    assert finding.address.startswith("status=failed&upstream=-&since=") == (members.get("upstream") == "")
 
 
 async def test_what_went_wrong_an_hour_ago_is_history(stage):

@@ -56,55 +56,38 @@ def test_news_is_what_was_written_since(table):
     assert ids(table, after=newest, limit=1) == ["new"]
 
 
-def test_a_search_finds_all_words_anywhere_in_any_case(table):
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"words": "qwen3 OLD_exchange"}, ["one"]),
+        ({"words": "504"}, ["two"]),
+        ({"words": "silent timeout"}, ["two"]),
+        ({"words": "%"}, ["three"]),
+        ({"words": "qwen3 504"}, []),
+        ({"changed": True}, ["one"]),
+        ({"conversation": "abc123"}, ["one"]),
+        ({"status": "401"}, ["key"]),
+        ({"status": "4xx"}, ["too-long", "key"]),
+        ({"status": "refused"}, ["rate", "key"]),
+        ({"status": "failed"}, ["broke", "two"]),
+        ({"limit": 1}, ["left"]),
+    ],
+)
+def test_a_search_finds_all_words_in_any_case_and_an_outcome_by_its_name_status_or_class(table, wanted, found):
     table.add(
         [
             entry("one", model="Qwen3-Coder", edits={"old_exchange": 3}, conversation="abc123"),
             entry("two", outcome="upstream_timeout", status=504, problem="silent for 3 s"),
             entry("three", model="100%_sure"),
-        ]
-    )
-    assert ids(table, words="qwen3 OLD_exchange") == ["one"]
-    assert ids(table, words="504") == ["two"]
-    assert ids(table, words="silent timeout") == ["two"]
-    assert ids(table, words="%") == ["three"]
-    assert ids(table, words="qwen3 504") == []
-    assert ids(table, changed=True) == ["one"] == ids(table, conversation="abc123")
-    assert ids(table, troubled=True) == ["two"]
-    assert table.count({"limit": 1}) == 3
-
-
-def test_what_was_refused_and_what_failed_is_found_by_its_outcome_and_by_its_status(table):
-    table.add(
-        [
-            entry("fine"),
             entry("key", status=401, outcome="refused"),
             entry("rate", status=200, outcome="refused"),
-            entry("down", status=503, outcome="upstream_error"),
             entry("broke", status=200, outcome="upstream_unreachable"),
             entry("too-long", status=400, outcome="context_length_exceeded"),
             entry("left", status=0, outcome="client_left"),
         ]
     )
-    assert ids(table, status="401") == ["key"]
-    assert ids(table, status="4xx") == ["too-long", "key"]
-    assert ids(table, status="refused") == ["rate", "key"]
-    assert ids(table, status="failed") == ["broke", "down"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_listed"),
-    [
-        ({"outcome": "answered"}, False),
-        ({"attempts": 2}, False),
-        ({"outcome": "client_left"}, True),
-        ({"outcome": "refused", "status": 429}, True),
-        ({"warning": "window_too_small"}, False),
-    ],
-)
-def test_a_problem_is_a_request_that_was_not_answered(table, fields, is_listed):
-    table.add([entry("x", **fields)])
-    assert ids(table, troubled=True) == (["x"] if is_listed else [])
+    assert ids(table, **wanted) == found
+    assert table.count(wanted) == (8 if wanted == {"limit": 1} else len(found))
 
 
 def test_what_was_cured_warned_about_or_guessed_is_found_by_itself(table):
@@ -116,6 +99,7 @@ def test_what_was_cured_warned_about_or_guessed_is_found_by_itself(table):
             entry("guessed", window_is_guessed=True, tokens_before=5, window_tokens=9, upstream=""),
         ]
     )
+    assert ids(table, troubled=True) == ["lost"]
     assert ids(table, cured=True) == ["cured"]
     assert ids(table, warned=True) == ["warned"]
     assert ids(table, guessed=True) == ["guessed"]
@@ -132,7 +116,7 @@ def test_an_outcome_is_a_fault_or_not_and_all_but_one_are_no_answer(table, outco
     table.add([entry("x", outcome=outcome)])
     ((sums,),) = table.sums(0, 2_000.0)
     faults = ("upstream_error", "upstream_unreachable", "upstream_timeout", "server_stopping", "proxy_error")
-    assert sums.unanswered == (outcome != "answered")
+    assert sums.unanswered == (outcome != "answered") == len(ids(table, troubled=True))
     assert ids(table, status="failed") == (["x"] if outcome in faults else [])
     assert ids(table, status=str(outcome)) == ["x"]
 
@@ -202,22 +186,19 @@ def test_rows_are_bounded_in_number():
         assert ids(table, limit=1) == ["999"]
 
 
-def test_rows_are_bounded_in_bytes(monkeypatch):
-    monkeypatch.setattr("proxy.shell.telemetry.table.MAX_MEMORY_BYTES", 50_000)
-    with contextlib.closing(Table(None, 1_000)) as table:
-        table.add(entry(str(number), problem="x" * 2_000) for number in range(400))
-        assert 0 < table.count({}) < 30
-
-
-def test_the_file_is_bounded_in_bytes_and_its_newest_rows_stay(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.shell.telemetry.table.MAX_BYTES", 1_000_000)
-    table, path = Table(tmp_path / "decisions.db", 100_000), tmp_path / "decisions.db"
-    for start in range(0, 4_000, 200):
-        table.add(entry(str(number), number, problem="x" * 2_000) for number in range(start, start + 200))
-    assert path.stat().st_size < 2_500_000  # with what came between two looks
-    assert 100 < table.count({}) < 500
-    assert ids(table, limit=1) == ["3999"]
-    table.close()
+@pytest.mark.parametrize(
+    ("limit", "most_bytes", "rows", "left"),
+    [("MAX_MEMORY_BYTES", 50_000, 400, 30), ("MAX_BYTES", 1_000_000, 4_000, 500)],
+)
+def test_rows_are_bounded_in_bytes_and_the_newest_stay(limit, most_bytes, rows, left, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"proxy.shell.telemetry.table.{limit}", most_bytes)
+    path = tmp_path / "decisions.db" if limit == "MAX_BYTES" else None
+    with contextlib.closing(Table(path, 100_000)) as table:
+        for start in range(0, rows, 200):
+            table.add(entry(str(number), number, problem="x" * 2_000) for number in range(start, start + 200))
+        assert left / 5 - 6 < table.count({}) < left
+        assert ids(table, limit=1) == [str(rows - 1)]
+    assert path is None or path.stat().st_size < 2.5 * most_bytes  # with what came between two looks
 
 
 def test_workers_see_what_others_have_under_way_while_they_live(table):
