@@ -3,7 +3,7 @@ import json
 import pytest
 
 from proxy.commands.agents import AGENTS, API_OF, SettingsFile, agent_in, agent_named
-from proxy.commands.wiring import NoUpstream, changed_settings, env, spoken_by, upstream_of, wiring_of
+from proxy.commands.wiring import NoUpstream, changed_settings, env, upstream_of, wiring_of
 from proxy.config import Settings
 
 ROOT = "http://127.0.0.1:8787"
@@ -80,13 +80,14 @@ def test_an_unknown_agent_is_said_to_be_unknown(capsys, tmp_path):
     [
         ("claude", {}, "https://api.anthropic.com/v1"),
         ("claude", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, "http://127.0.0.1:9/v1"),
-        ("claude", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9/anthropic"}, "http://127.0.0.1:9/anthropic/v1"),
+        ("claude", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9/gateway"}, "http://127.0.0.1:9/gateway/v1"),
         ("claude", {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "https://api.anthropic.com/v1"),  # not one of its own
         ("codex", {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}, "https://api.openai.com/v1"),
         ("copilot", {"COPILOT_PROVIDER_BASE_URL": "http://127.0.0.1:9/v1"}, "http://127.0.0.1:9/v1"),
         ("aider", {"OLLAMA_HOST": "127.0.0.1:9"}, "http://127.0.0.1:9/v1"),
         ("", {"OLLAMA_HOST": "0.0.0.0"}, "http://127.0.0.1:11434/v1"),
         ("", {"ANTHROPIC_BASE_URL": " http://127.0.0.1:9/ "}, "http://127.0.0.1:9/v1"),
+        ("", {"OPENAI_BASE_URL": " http://127.0.0.1:9/v1/ "}, "http://127.0.0.1:9/v1"),
     ],
 )
 def test_without_a_flag_the_upstream_is_where_the_agent_would_go_itself(tmp_path, name, environment, base_url):
@@ -104,9 +105,22 @@ def test_where_nothing_says_so_a_sentence_does(tmp_path, environment):
         upstream_of(None, settings(tmp_path), environment)
 
 
-def test_an_upstream_named_by_the_variable_of_an_api_speaks_that_api(tmp_path):
-    found = upstream_of(None, settings(tmp_path), {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"})
-    assert wiring_of(None, found, ROOT, {}).variables == {"ANTHROPIC_BASE_URL": ROOT}
+@pytest.mark.parametrize(
+    ("base_url", "environment", "variables"),
+    [
+        ("http://127.0.0.1:9/v1", {}, {"OPENAI_BASE_URL": f"{ROOT}/v1", "OPENAI_API_BASE": f"{ROOT}/v1"}),
+        ("https://api.anthropic.com/v1", {}, {"ANTHROPIC_BASE_URL": ROOT}),
+        (None, {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}, {"ANTHROPIC_BASE_URL": ROOT}),
+        (
+            "http://127.0.0.1:11434",
+            {},
+            {"OPENAI_BASE_URL": f"{ROOT}/v1", "OPENAI_API_BASE": f"{ROOT}/v1", "OLLAMA_HOST": ROOT},
+        ),
+    ],
+)
+def test_only_the_variables_of_what_the_upstream_speaks_are_set(tmp_path, base_url, environment, variables):
+    stated = settings(tmp_path) if base_url is None else settings(tmp_path, upstream={"base_url": base_url})
+    assert wiring_of(None, upstream_of(None, stated, environment), ROOT, {}).variables == variables
 
 
 def test_the_search_for_tools_is_for_its_maker_alone_and_never_against_the_user(tmp_path):
@@ -143,10 +157,6 @@ def test_an_agent_is_recognised_by_its_command_wherever_it_is_and_however_it_is_
     assert name("npx", "-y", "@anthropic-ai/claude-code@2.1.330", "-p") == "claude"
     assert name("uvx", "aider-chat") == "aider"
     assert name("npx", "other", "claude") == name("python", "claude") == ""
-
-
-def test_a_server_that_greets_as_an_ollama_is_one_at_any_port():
-    assert spoken_by("http://127.0.0.1:1/v1") == ("openai",)
 
 
 def test_no_two_agents_share_a_name_or_a_command():

@@ -1,6 +1,6 @@
 import os
 
-from proxy.shell.operator import FOLDER, Announcement, announced, announcements, is_proven, proof_of
+from proxy.shell.operator import FOLDER, Announcement, announced, announcements
 
 HERE = Announcement(1, "127.0.0.1", 8787, "token")
 
@@ -44,16 +44,3 @@ def test_a_file_that_others_can_read_or_that_is_broken_is_none(tmp_path):
         os.truncate(file, 5)
         assert announcements(tmp_path) == []
     assert announcements(tmp_path / "nowhere") == []
-
-
-def test_a_proof_holds_for_one_token_one_side_one_port_and_one_nonce():
-    token = "token"
-    proof = proof_of(token, "proxy", 8787, "nonce")
-    assert is_proven(token, "proxy", 8787, "nonce", proof)
-    assert not is_proven("another", "proxy", 8787, "nonce", proof)
-    assert not is_proven(token, "command", 8787, "nonce", proof)
-    assert not is_proven(token, "proxy", 8788, "nonce", proof)
-    assert not is_proven(token, "proxy", 8787, "other", proof)
-    assert not is_proven(token, "proxy", 8787, "", proof_of(token, "proxy", 8787, ""))
-    assert not is_proven(token, "proxy", 8787, "nonce", "ü")
-    assert not is_proven(None, "proxy", 8787, "nonce", proof)

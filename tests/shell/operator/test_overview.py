@@ -302,7 +302,12 @@ async def test_latency_is_shown_as_median_and_95th_percentile(stage):
         ({"store": "disk full"}, {}, "bad", "disk full"),
         ({}, {"survived": False}, "bad", "gpt-9: 1 request was too long"),
         ({}, {"outcome": "upstream_timeout", "status": 504}, "warn", "api.openai.com failed 1 of 1 request: 1 × 504"),
-        ({}, {"upstream": "", **FAILED}, "warn", "The proxy itself failed 1 of 1 request: 1 × 502"),
+        (
+            {},
+            {"upstream": "", "outcome": "proxy_error", "status": 500},
+            "warn",
+            "The proxy itself failed 1 of 1 request: 1 × 500",
+        ),
     ],
 )
 async def test_errors_are_reported_in_words(stage, problems, members, level, word):

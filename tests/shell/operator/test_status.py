@@ -8,14 +8,14 @@ from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, is_proven, proof_of
 TOKEN, NONCE = "token-of-this-run", "nonce"
 
 
-async def asked(folder, headers, *, query="", client="127.0.0.1", **server):
+async def asked(folder, headers, *, query="", client="127.0.0.1", token=TOKEN, **server):
     settings = Settings(
         upstream={"base_url": "http://127.0.0.1:9/v1"},
         data_dir=folder,
         models=[{"match": "small", "context_window": 8000}],
         server=server,
     )
-    app = create_app(settings, token=TOKEN)
+    app = create_app(settings, token=token)
     inside = httpx.ASGITransport(app, client=(client, 1))
     async with (
         app.router.lifespan_context(app),
@@ -45,7 +45,17 @@ async def test_a_proof_opens_it_where_a_key_is_set_and_a_proof_comes_back(tmp_pa
     assert is_proven(TOKEN, "proxy", 8787, NONCE, answer.headers[PROOF_HEADER])
 
 
-@pytest.mark.parametrize("role", ["proxy", "nobody"])
-async def test_a_wrong_proof_opens_nothing(tmp_path, role):
-    wrong = {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, role, 8787, NONCE)}
-    assert (await asked(tmp_path, wrong, client="192.0.2.1")).status_code == 403
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, "proxy", 8787, NONCE)},
+        {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of("another", "command", 8787, NONCE)},
+        {NONCE_HEADER: NONCE, PROOF_HEADER: proof_of(TOKEN, "command", 8788, NONCE)},
+        {NONCE_HEADER: "other", PROOF_HEADER: proof_of(TOKEN, "command", 8787, NONCE)},
+        {PROOF_HEADER: proof_of(TOKEN, "command", 8787, "")},
+        {NONCE_HEADER: NONCE, PROOF_HEADER: "ü".encode()},
+    ],
+)
+async def test_a_proof_holds_for_one_token_one_side_one_port_and_one_nonce(tmp_path, wrong):
+    for token in (TOKEN, None):
+        assert (await asked(tmp_path, wrong, client="192.0.2.1", token=token)).status_code == 403
