@@ -155,10 +155,6 @@ class Wire(ABC):
         found = jsontext.opened(jsontext.members_if_any(body).get("model"))
         return found if isinstance(found, str) else ""
 
-    def closed(self, beginning: bytes) -> bytes:
-        """The beginning of a body, up to the end of a message, as a whole body."""
-        return beginning + b"]}"
-
     def parse(
         self, body: bytes, known: Request | None = None, shared: int = 0, *, will_be_known: bool = True
     ) -> Request:

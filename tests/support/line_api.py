@@ -123,9 +123,6 @@ class Lines(Wire):
     def model_in(self, body: bytes) -> str:
         return _options(_lines_of(body.partition(_BLANK)[0])).model
 
-    def closed(self, beginning: bytes) -> bytes:
-        return beginning
-
     def limiting(self, request: Request, tokens: int) -> Mapping[str, Raw]:
         limits = _limits(request.members) | {"most": tokens}
         return {"limits": " ".join(f"{name}={limit}" for name, limit in limits.items()).encode()}

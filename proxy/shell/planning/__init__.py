@@ -6,7 +6,6 @@ from proxy.shell.planning.memory import (
     Match,
     RefusedHistories,
     Remembered,
-    beginning_like,
 )
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
@@ -22,7 +21,6 @@ __all__ = [
     "Planner",
     "RefusedHistories",
     "Remembered",
-    "beginning_like",
     "name_of_conversation",
     "share_kept",
 ]

@@ -16,14 +16,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Generic, TypeAlias, TypeVar
 
-from msgspec.structs import replace
-
-from proxy.core.conversation import TOOL_ROLES, Conversation, Message, unpaired
+from proxy.core.conversation import TOOL_ROLES, Message, unpaired
 from proxy.core.overflow import Outcome, VerdictKind
-from proxy.errors import MalformedRequest
 from proxy.shell.planning.planned import Planned
 from proxy.shell.resources import BoundedMap
-from proxy.wire import Request, Wire
+from proxy.wire import Request
 
 HEAD_BYTES: Final = 256
 """Requests that start with the same bytes are kept together; agents of one kind share more than that."""
@@ -41,14 +38,8 @@ _KNOWN_BY: Final = 2
 """The newest messages of a model by which a conversation is found although its body begins otherwise."""
 _SOUGHT_BY: Final = 6
 """How many of a model's newest messages are looked for: the newest of all is always new."""
-_LATEST: Final = 8
-"""Conversations in which the messages of a body that begins otherwise are looked for before it is read."""
 MAX_EXCHANGED: Final = 2
 """Messages before the newest that an agent may rewrite in each turn: the system text and the first user message."""
-_MAX_MOVED_BYTES: Final = 64 * 1024
-"""How far from its old place a message is looked for."""
-_LEAST_MOVED: Final = 5
-"""Messages; fewer are read in less time."""
 
 Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
@@ -96,8 +87,6 @@ class ConversationMemory(Generic[Knowledge]):
         """The kept requests, the newest of each head last."""
         self._by_message: dict[_MessageKey, Remembered[Knowledge]] = {}
         """The kept requests by the model's latest messages in them."""
-        self._latest: dict[Hashable, list[Remembered[Knowledge]]] = {}
-        """The kept requests that came last, by whose they are, the newest last."""
 
     def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
         """The remembered request that shares the most messages with this body, or the newest one that the body
@@ -111,17 +100,6 @@ class ConversationMemory(Generic[Knowledge]):
                 if best.is_continued and best.shared_bytes >= NEARLY_ALL * len(body):
                     return best
         return best
-
-    def beginning(self, wire: Wire, whose: Hashable, body: bytes) -> Request | None:
-        """The beginning of a body that begins otherwise than every remembered request, read by means of the one that
-        has nearly all of its messages; None if none of the latest has. It is cheap, and the result is the same as if
-        the body were read."""
-        for remembered in reversed(self._latest.get(whose, ())):
-            for last, _ in islice(_message_keys(remembered.request.conversation.messages), _KNOWN_BY):
-                found = beginning_like(wire, body, remembered.request, last)
-                if found is not None:
-                    return found
-        return None
 
     def nearly(self, whose: Hashable, messages: Sequence[Message]) -> Match[Knowledge] | None:
         """A remembered request that these messages continue although its body begins otherwise; up to MAX_EXCHANGED of
@@ -161,9 +139,6 @@ class ConversationMemory(Generic[Knowledge]):
         together.append(newest)
         for message_key in islice(_message_keys(request.conversation.messages), _KNOWN_BY):
             self._by_message[whose, *message_key] = newest
-        latest = self._latest.setdefault(whose, [])
-        latest.append(newest)
-        del latest[:-_LATEST]
         gone = self._kept.put(newest, key, held_bytes)
         if len(together) > MAX_TOGETHER:
             self._forget(together[0])
@@ -187,18 +162,11 @@ class ConversationMemory(Generic[Knowledge]):
         for message_key in islice(_message_keys(remembered.request.conversation.messages), _KNOWN_BY):
             if self._by_message.get((head[0], *message_key)) is remembered:
                 del self._by_message[head[0], *message_key]
-        latest = self._latest.get(head[0], [])
-        if remembered in latest:
-            latest.remove(remembered)
-            if not latest:
-                del self._latest[head[0]]
 
 
 def _items(ends: Sequence[int], start: int, stop: int, most: int) -> int:
     """How many items make the messages from `start` to `stop`, counted up to `most`: called several times per turn of a
     long conversation.
-
-
 
     >>> _items((10, 20, 20, 30), 0, 4, 9), _items((10, 20, 20, 30), 0, 4, 2)
     (3, 2)
@@ -215,49 +183,6 @@ def _message_keys(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
     for index in range(len(messages) - 1, -1, -1):
         if messages[index].role == "assistant":
             yield index, messages[index].raw
-
-
-def beginning_like(wire: Wire, body: bytes, known: Request, last: int) -> Request | None:
-    """The request that is the beginning of a body, up to the end of its last message that `known` has, too; None if the
-    message `last` of `known`, an index, is not there, or if too few before it are.
-
-    From the first message on that is the same, the messages are those of `known` and are not read again.
-    """
-    ends, messages, may_continue = known.ends, known.conversation.messages, known.shape.may_continue
-    if not 0 < last < len(ends) or known.added_bytes or known.put_in or known.healed:
-        return None
-    before, end = ends[last - 1], ends[last]
-    at = body.find(known.body[before:end], max(0, before - _MAX_MOVED_BYTES), end + _MAX_MOVED_BYTES)
-    if at < 0:
-        return None
-    old, moved = memoryview(known.body), at - before
-
-    def is_there(start: int, end: int) -> bool:
-        return body.startswith(old[start:end], start + moved)
-
-    first = next((place for place in range(1, MAX_EXCHANGED + 1) if is_there(ends[place - 1], before)), last)
-    count = last + 1
-    while count < len(ends) and is_there(ends[count - 1], ends[count]):
-        count += 1
-    while count > first and may_continue(messages[count - 1]):
-        count -= 1
-    start, stop = ends[first - 1] + moved, ends[count - 1] + moved
-    if count - first < _LEAST_MOVED or may_continue(messages[first - 1]) or known.shape.reads_anew(body[start:stop]):
-        return None
-    try:
-        head = wire.parse(wire.closed(body[:start]))
-    except MalformedRequest:  # these bytes are in another list, or in a text
-        return None
-    if not head.ends or head.shape != known.shape or may_continue(head.conversation.messages[-1]):
-        return None
-    return replace(
-        head,
-        body=body,
-        conversation=Conversation((*head.conversation.messages, *messages[first:count])),
-        ends=(*head.ends, *[end + moved for end in ends[first:count]]),
-        has_images=known.shape.may_hold_images(body[:stop]),
-        has_files=known.shape.may_hold_files(body[:stop]),
-    )
 
 
 MAX_KNOWN: Final = 10_000

@@ -57,8 +57,6 @@ class _Incoming(Struct):
     """Used if the body names none."""
     is_lifted: bool = False
     """Whether its headers ask for a longer window."""
-    beginning: Request | None = None
-    """The part shared with a remembered conversation whose body begins otherwise."""
 
 
 class Planner:
@@ -94,8 +92,6 @@ class Planner:
         will_be_known = len(body) > SMALL_BYTES
         match = self._memory.find((wire.path, tenant), body) if will_be_known else None
         came = _Incoming(wire, tenant, body, access, model, is_lifted)
-        if will_be_known and not (match and match.is_continued):
-            came.beginning = self._memory.beginning(wire, (wire.path, tenant), body)
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
         if looking_up and self._lookup and self._lookup.may_refer(body[known_bytes:], wire.may_name_images):
@@ -267,16 +263,12 @@ class Planner:
         known = match.remembered.knowledge if match else None
         shared = match.shared_messages if match else 0
         will_be_known = len(body) > SMALL_BYTES
-        begun, begun_messages = known.request if known else None, shared
-        if came.beginning is not None:
-            begun, begun_messages = came.beginning, len(came.beginning.conversation)
-        request = wire.parse(body, begun, begun_messages, will_be_known=will_be_known)
+        request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
         if came.model and not request.model:
             request = structs.replace(request, model=came.model)
         if came.is_lifted:
             request = structs.replace(request, is_lifted=True)
         if known is not None and self._is_healed_otherwise(known.request, request, tenant.hex()):
-            came.beginning = None
             return self._plan(came, None, resolved)
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self._refuses_our_tool(wire, request, tenant, tools):
