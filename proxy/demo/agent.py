@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -31,8 +32,6 @@ from starlette.types import ASGIApp
 from proxy.demo.incident import Incident, detective, make_incident
 from proxy.demo.model_server import MODEL, create_model_server, prompt_tokens, tool_tokens
 
-MAX_FILE_BYTES: Final = 4 * 1024 * 1024
-"""A hundred times the largest output in this demo."""
 MAX_MATCHES: Final = 200
 
 
@@ -45,46 +44,36 @@ class Toolbox:
 
     def run(self, name: str, arguments: str) -> str:
         """The result of a call; `arguments` is JSON, as the model wrote it."""
-        tools: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-            "list_files": lambda _: self._list_files(),
-            "read_file": lambda given: self._read_file(str(given["path"])),
-            "grep": lambda given: self._grep(str(given["pattern"]), str(given["path"])),
-            "run_tests": lambda given: self._run_tests(str(given["service"])),
-        }
-        if name not in tools:
-            return f"error: there is no tool {name}"
         try:
-            return tools[name](json.loads(arguments))
+            return self._result(name, json.loads(arguments))
         except (ValueError, TypeError, KeyError) as wrong:
             return f"error: these arguments do not fit {name}: {type(wrong).__name__}"
+        except OSError as failed:
+            return f"error: {failed}"
 
-    def _list_files(self) -> str:
-        return "\n".join(f"{len(text):8} {path}" for path, text in sorted(self.incident.files.items()))
+    def _result(self, name: str, given: Mapping[str, str]) -> str:
+        match name:
+            case "list_files":
+                return "\n".join(f"{len(text):8} {path}" for path, text in sorted(self.incident.files.items()))
+            case "read_file":
+                return _headed(given["path"], self._lines(given["path"]))
+            case "grep":
+                matches = [line for line in self._lines(given["path"]) if given["pattern"] in line]
+                return _headed(f"{given['pattern']!r} in {given['path']}", matches[:MAX_MATCHES])
+            case "run_tests":
+                output = self.incident.test_output[given["service"]]
+                return _headed(f"tests of {given['service']}", output.splitlines())
+            case _:
+                return f"error: there is no tool {name}"
 
-    def _read_file(self, path: str) -> str:
-        text = self._text(path)
-        return f"error: no such file: {path}" if text is None else _headed(path, text.splitlines())
-
-    def _grep(self, pattern: str, path: str) -> str:
-        text = self._text(path)
-        if text is None:
-            return f"error: no such file: {path}"
-        return _headed(f"{pattern!r} in {path}", [line for line in text.splitlines() if pattern in line][:MAX_MATCHES])
-
-    def _run_tests(self, service: str) -> str:
-        output = self.incident.test_output.get(service)
-        return (
-            f"error: {service} has no tests" if output is None else _headed(f"tests of {service}", output.splitlines())
-        )
-
-    def _text(self, path: str) -> str | None:
+    def _lines(self, path: str) -> list[str]:
+        """Raises OSError."""
         if path in self.incident.files:
-            return self.incident.files[path]
+            return self.incident.files[path].splitlines()
         real = Path(path).resolve()
         if not real.is_relative_to(self.readable_folder.resolve()) or not real.is_file():
-            return None
-        with real.open("rb") as file:
-            return file.read(MAX_FILE_BYTES).decode(errors="replace")
+            raise FileNotFoundError(f"no such file: {path}")
+        return real.read_text(errors="replace").splitlines()
 
 
 def _headed(title: str, lines: list[str]) -> str:
@@ -153,7 +142,8 @@ def investigate(
     """Work on the task until the model answers without a tool call, an error ends it, or the turns are used up."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": task}]
     turns: list[Turn] = []
-    with _client(base_url) as client:
+    # No retries, so that each refusal is seen; no proxies of the environment between two local servers.
+    with httpx.Client(base_url=base_url, headers=HEADERS, timeout=TIMEOUT_SECONDS, trust_env=False) as client:
         while len(turns) < max_turns and not (turns and (turns[-1].refusal or turns[-1].answer)):
             turn, message = _ask(client, messages, len(turns) + 1)
             turns.append(turn)
@@ -171,20 +161,16 @@ def investigate(
     return tuple(turns)
 
 
-def _client(base_url: str) -> httpx.Client:
-    """No retries, so that each refusal is seen; no proxies of the environment between two local servers."""
-    return httpx.Client(base_url=base_url, headers=HEADERS, timeout=TIMEOUT_SECONDS, trust_env=False)
-
-
 def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> tuple[Turn, dict[str, Any] | None]:
     sent = prompt_tokens(messages) + tool_tokens(list(TOOLS))
     try:
         response = client.post("/chat/completions", json={"model": MODEL, "messages": messages, "tools": TOOLS})
     except httpx.HTTPError as failed:
         return Turn(number, (), sent, 0, refusal=f"{type(failed).__name__}: {failed}"), None
-    if response.status_code != 200:
-        return Turn(number, (), sent, 0, refusal=_in_short(response.status_code, response.content)), None
     body = response.json()
+    if response.status_code != 200:
+        error = body["error"]
+        return Turn(number, (), sent, 0, refusal=f"{response.status_code} {error['code']}: {error['message']}"), None
     message: dict[str, Any] = body["choices"][0]["message"]
     calls = [call["function"] for call in message.get("tool_calls") or ()]
     turn = Turn(
@@ -199,33 +185,14 @@ def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> t
     return turn, message
 
 
-def _in_short(status: int, body: bytes) -> str:
-    """Status, code and the server's words; the whole body if it is not in OpenAI's shape.
-
-    >>> _in_short(400, b'{"error": {"message": "Too long.", "code": "context_length_exceeded"}}')
-    '400 context_length_exceeded: Too long.'
-    >>> _in_short(502, b"<html>")
-    '502: <html>'
-    """
-    try:
-        error = json.loads(body)["error"]
-        code, message = error.get("code"), error["message"]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        code, message = None, body[:2_000].decode(errors="replace")
-    return f"{status}{f' {code}' if isinstance(code, str) else ''}: {message}"
-
-
 def _step(name: str, arguments: str) -> str:
     """A call in short.
 
     >>> _step("grep", '{"pattern": "trace=7f", "path": "/tmp/x/tool-output/tool_read_file_07.txt"}')
     'grep kept output'
     """
-    try:
-        given = json.loads(arguments)
-    except ValueError:
-        return name
-    about = str(given.get("path") or given.get("service") or "") if isinstance(given, dict) else ""
+    given = json.loads(arguments)
+    about = given.get("path") or given.get("service") or ""
     return f"{name} {'kept output' if PurePath(about).is_absolute() else about}".strip()
 
 
@@ -291,14 +258,12 @@ def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
         folder = Path(enter(tempfile.TemporaryDirectory(prefix="context-proxy-demo-")))
         model_url = enter(_serving(model))
         proxy_url = enter(proxy_in_front_of(model_url, brief.window_tokens, folder, brief.port))
-        toolbox = Toolbox(incident, folder)
-        direct = _run(model_url, incident, toolbox, brief.turns, lambda turn: report("direct", turn))
-        proxied = _run(proxy_url, incident, toolbox, brief.turns, lambda turn: report("proxy", turn))
+        toolbox, answer = Toolbox(incident, folder), str(incident.answer)
+        direct, proxied = (
+            Run(investigate(url, incident.task, toolbox, PATIENCE * brief.turns, partial(report, side)), answer)
+            for side, url in (("direct", model_url), ("proxy", proxy_url))
+        )
         yield Contest(brief, direct, proxied, proxy_url)
-
-
-def _run(base_url: str, incident: Incident, toolbox: Toolbox, turns: int, report: Callable[[Turn], None]) -> Run:
-    return Run(investigate(base_url, incident.task, toolbox, PATIENCE * turns, report), str(incident.answer))
 
 
 START_SECONDS: Final = 30
@@ -310,6 +275,7 @@ _PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
 """Variables that configure a real proxy or hold a key; the demo's proxy must not see them."""
 
 
+_LISTENING: Final = re.compile(r'"listening".*"port":(\d+),.*\n')
 _DEFECT: Final = re.compile(
     r"^.*\b(?:planning|judging)_failed\b.*$|^Traceback \(most recent call last\):.*(?:\n.*)+", re.MULTILINE
 )
@@ -361,11 +327,7 @@ def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int
             env=impersonal(os.environ),
         )
     try:
-        _wait_until(lambda: _listening_port(log) is not None or process.poll() is not None)
-        listening = _listening_port(log)
-        if listening is None or process.poll() is not None:
-            raise CannotStart(f"the proxy did not start:\n{log.read_text(errors='replace')[-2000:].strip()}")
-        yield f"http://{_HOST}:{listening}/v1"
+        yield f"http://{_HOST}:{_listening_port(log, process)}/v1"
     finally:
         _stop(process)
     raise_defects(log.read_text(errors="replace"))
@@ -376,18 +338,14 @@ def impersonal(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(_PERSONAL)}
 
 
-def _listening_port(log: Path) -> int | None:
-    """The port in the proxy's `listening` event, once that line is written."""
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        if '"listening"' in line and line.endswith("}"):
-            return int(json.loads(line)["port"])
-    return None
-
-
-def _wait_until(ready: Callable[[], bool]) -> None:
+def _listening_port(log: Path, process: subprocess.Popen[bytes]) -> int:
+    """The port in the proxy's `listening` event, once that line is written. Raises CannotStart."""
     deadline = time.monotonic() + START_SECONDS
-    while not ready() and time.monotonic() < deadline:
+    while process.poll() is None and time.monotonic() < deadline:
+        if (found := _LISTENING.search(log.read_text(errors="replace"))) is not None:
+            return int(found[1])
         time.sleep(0.01)
+    raise CannotStart(f"the proxy did not start:\n{log.read_text(errors='replace')[-2000:].strip()}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

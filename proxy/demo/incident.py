@@ -9,11 +9,12 @@ own tools), and gives up if both fail. A request that was cut too hard shows as 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias
 
 ChatMessage = Mapping[str, Any]
 """One message of a chat request, as decoded from JSON."""
@@ -45,14 +46,10 @@ def text_of(message: ChatMessage) -> str:
     >>> text_of({"content": [{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]})
     'a\\nb'
     """
-    content = message.get("content")
+    content = message.get("content") or ""
     if isinstance(content, str):
         return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(
-        str(part.get("text", "")) for part in content if isinstance(part, dict) and part.get("type") == "text"
-    )
+    return "\n".join(part["text"] for part in content if part["type"] == "text")
 
 
 def last_user_text(messages: Sequence[ChatMessage]) -> str:
@@ -62,23 +59,15 @@ def last_user_text(messages: Sequence[ChatMessage]) -> str:
 
 def newest_results(messages: Sequence[ChatMessage]) -> str:
     """The tool results since the model last spoke, joined."""
-    texts: list[str] = []
-    for message in reversed(messages):
-        if message.get("role") == "assistant":
-            break
-        if message.get("role") == "tool":
-            texts.append(text_of(message))
-    return "\n".join(reversed(texts))
+    newest = itertools.takewhile(lambda message: message.get("role") != "assistant", reversed(messages))
+    return "\n".join(reversed([text_of(message) for message in newest if message.get("role") == "tool"]))
 
 
 def newest_note(messages: Sequence[ChatMessage], mark: str) -> str:
     """The rest of the newest line by the model that starts with `mark`, or nothing."""
-    for message in reversed(messages):
-        if message.get("role") == "assistant":
-            for line in text_of(message).splitlines():
-                if line.startswith(mark):
-                    return line[len(mark) :].strip()
-    return ""
+    said = (text_of(message) for message in reversed(messages) if message.get("role") == "assistant")
+    lines = (line for text in said for line in text.splitlines())
+    return next((line[len(mark) :].strip() for line in lines if line.startswith(mark)), "")
 
 
 _DONE: Final = (
@@ -138,19 +127,6 @@ def source_line(random: Random, service: str) -> str:
             f"def {name}_{number}(order: Order, settings: Settings) -> Decision:",
             f"    total = sum(line.{name} for line in order.lines if line.weight < {number})",
         )
-    )
-
-
-def passing_test(random: Random, service: str, case: int) -> str:
-    """A passing test with its output."""
-    took, revision = random.randint(2, 90), random.randint(10, 99)
-    return f"tests/{service}/test_limits.py::test_order_{case:03} PASSED in {took} ms (settings revision {revision})"
-
-
-def failing_test(service: str, case: int, setting: str, value: str) -> str:
-    """The failing test; its words are no louder than a log line's."""
-    return (
-        f"tests/{service}/test_limits.py::test_order_{case:03} FAILED\n    {setting} is {value}, at least 1 is needed"
     )
 
 
@@ -235,11 +211,9 @@ _FAILURE_SECOND: Final = 14 * 3600 + 2 * 60 + 11
 def _log(random: Random, service: str, fact: str, lines: int, level: str) -> str:
     """Lines in time order; the fact is in the middle half, which head and tail do not reach."""
     at = random.randint(lines // 4, 3 * lines // 4)
-    rows = []
-    for index in range(lines):
-        when = moment(_FAILURE_SECOND + (index - at) / 7)
-        rows.append(f"{when} {level} [{service}-2] {fact}" if index == at else f"{when} {decoy_line(random, service)}")
-    return "\n".join(rows) + "\n"
+    said = [f"{level} [{service}-2] {fact}" if row == at else decoy_line(random, service) for row in range(lines)]
+    times = [moment(_FAILURE_SECOND + (row - at) / 7) for row in range(lines)]
+    return "\n".join(map("{} {}".format, times, said)) + "\n"
 
 
 def _deploys(random: Random, trail: tuple[str, ...], failing: str) -> tuple[str, str]:
@@ -260,12 +234,17 @@ def _source(random: Random, service: str, line: int, setting: str) -> str:
 
 
 def _tests(random: Random, service: str, setting: str, value: str) -> str:
-    def report() -> Iterator[str]:
-        for case in range(1, 261):
-            yield failing_test(service, case, setting, value) if case == 131 else passing_test(random, service, case)
-        yield "==== 1 failed, 259 passed ===="
-
-    return "\n".join(report()) + "\n"
+    """The output of 260 tests; the words of the failing one are no louder than a log line's."""
+    rows = [
+        f"tests/{service}/test_limits.py::test_order_{case:03} "
+        + (
+            f"FAILED\n    {setting} is {value}, at least 1 is needed"
+            if case == 131
+            else f"PASSED in {random.randint(2, 90)} ms (settings revision {random.randint(10, 99)})"
+        )
+        for case in range(1, 261)
+    ]
+    return "\n".join((*rows, "==== 1 failed, 259 passed ====")) + "\n"
 
 
 NOTES: Final = "Notes: "
@@ -275,45 +254,51 @@ _HINT: Final = re.compile(r"(?<![\w:/.])/[\w.~%@+-]+(?:/[\w.~%@+=-]+)+\w")
 _DEPLOY: Final = re.compile(r"([\d:.]+) deploy=(\S+) service=(\S+) ")
 
 
-@dataclass(frozen=True, slots=True)
-class Notes:
-    """Its knowledge, as written at the end of each of its messages."""
-
-    asking: str = "start"
-    """The current question: start, hop, source, tests, deploy."""
-    looked: str = "whole"
-    """Its last look: at the whole, where a hint pointed (hint), or with its own grep (narrow)."""
-    service: str = ""
-    hops: str = "0"
-    failed_at: str = ""
-    where: str = ""
-    """Line and file that gave up, as `212@src/ledger/limits.py`."""
-    setting: str = ""
-    value: str = ""
-
-    def line(self) -> str:
-        """The notes as written."""
-        return NOTES + "; ".join(f"{name}={getattr(self, name)}" for name in self.__slots__ if getattr(self, name))
-
-    @classmethod
-    def read(cls, written: str) -> Notes:
-        """Parse a `line`; unknown entries are skipped."""
-        entries = (entry.partition("=") for entry in written.split("; "))
-        return cls(**{name: value for name, _, value in entries if name in cls.__slots__})
+Notes: TypeAlias = Mapping[str, str]
+_NO_NOTES: Final[Notes] = {
+    "asking": "start",  # the current question: start, hop, source, tests, deploy
+    "looked": "whole",  # its last look: at the whole, where a hint pointed (hint), or with its own grep (narrow)
+    "service": "",
+    "hops": "0",
+    "failed_at": "",
+    "where": "",  # line and file that gave up: 212@src/ledger/limits.py
+    "setting": "",
+    "value": "",
+}
+"""Its knowledge, as written at the end of each of its messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """One thing to find out: where to look, and the pattern of the line that contains it."""
+class Question(NamedTuple):
+    """One thing to find out; names in braces are filled in from what is known."""
 
-    look: Call
-    wanted: re.Pattern[str]
-    learn: Callable[[Notes, re.Match[str]], Notes]
-    """The notes with what the line says, and the next question."""
-    narrow: Call | None = None
-    """A narrower call with its own grep, if there is a file to search."""
-    pattern: str = ""
-    """Pattern to search for where a hint points."""
+    tool: str
+    argument: str
+    about: str
+    """The value of the argument."""
+    wanted: str
+    """The pattern of the line that contains it. Its groups are noted by their names."""
+    search: str
+    """What to search for if the line cannot be seen."""
+    then: str
+    """The next question."""
+
+
+_QUESTIONS: Final = {
+    "hop": Question(
+        "read_file",
+        "path",
+        "logs/{service}.log",
+        # Of this service only: facts about others may be those that it has already followed.
+        r"(?P<failed_at>[\d:.]+) \S+ +\[{service}-\S+\] trace={trace} "
+        r"(?:handed on to=(?P<service>\w+)|gave up .* in (?P<path>\S+) line (?P<line>\d+))",
+        "trace={trace}",
+        "source",
+    ),
+    "source": Question(
+        "read_file", "path", "{path}", r'(?m)^ *{line} .*settings\["(?P<setting>[\w.]+)"\]', "{line} ", "tests"
+    ),
+    "tests": Question("run_tests", "service", "{service}", r"{setting} is (?P<value>-?\d+)", "{setting} is", "deploy"),
+}
 
 
 def detective(messages: Sequence[ChatMessage]) -> Reply:
@@ -325,92 +310,66 @@ def detective(messages: Sequence[ChatMessage]) -> Reply:
     written = newest_note(messages, NOTES)
     if not written:
         reading = Call("read_file", {"path": "logs/deploys.log"})
-        return _turn(
-            "I start with what there is and what was deployed today.", Notes(), Call("list_files", {}), reading
-        )
-    notes = Notes.read(written)
-    if notes.asking == "start":
-        return _ask(Notes("hop", service=entry), trace)
-    if notes.asking == "deploy":
+        opening = "I start with what there is and what was deployed today."
+        return _turn(opening, _NO_NOTES, Call("list_files", {}), reading)
+    notes = {**_NO_NOTES, **{name: value for name, _, value in (one.partition("=") for one in written.split("; "))}}
+    if notes["asking"] == "start":
+        notes |= {"asking": "hop", "service": entry}
+    elif notes["asking"] in _QUESTIONS:
+        question, seen = _question(notes, trace), newest_results(messages)
+        found = re.search(question.wanted, seen)
+        if found is None:
+            return _look_closer(notes, question, seen)
+        notes |= _learned(notes, question, found)
+    if notes["asking"] == "deploy":
         return _name_the_deploy(notes, messages)
     question = _question(notes, trace)
-    seen = newest_results(messages)
-    found = question.wanted.search(seen)
-    if found is None:
-        return _look_closer(notes, question, seen)
-    learned = question.learn(notes, found)
-    return _name_the_deploy(learned, messages) if learned.asking == "deploy" else _ask(learned, trace)
-
-
-def _question(notes: Notes, trace: str) -> Question:
-    if notes.asking == "hop":
-        log = f"logs/{notes.service}.log"
-        return Question(
-            Call("read_file", {"path": log}),
-            # Of this service only: facts about others may be those that it has already followed.
-            re.compile(
-                rf"([\d:.]+) \S+ +\[{re.escape(notes.service)}-\S+\] trace={trace} "
-                r"(?:handed on to=(\w+)|gave up .* in (\S+) line (\d+))"
-            ),
-            _next_hop,
-            Call("grep", {"pattern": f"trace={trace}", "path": log}),
-            f"trace={trace}",
-        )
-    line, _, path = notes.where.partition("@")
-    if notes.asking == "source":
-        return Question(
-            Call("read_file", {"path": path}),
-            re.compile(rf'^ *{line} .*settings\["([\w.]+)"\]', re.MULTILINE),
-            lambda known, found: replace(known, asking="tests", looked="whole", setting=found[1]),
-            Call("grep", {"pattern": f"{line} ", "path": path}),
-            f"{line} ",
-        )
-    return Question(
-        Call("run_tests", {"service": notes.service}),
-        re.compile(rf"{re.escape(notes.setting)} is (-?\d+)"),
-        lambda known, found: replace(known, asking="deploy", looked="whole", value=found[1]),
-        pattern=f"{notes.setting} is",
+    return _turn(
+        f"Next: {question.tool} {question.about}.", notes, Call(question.tool, {question.argument: question.about})
     )
 
 
-def _next_hop(notes: Notes, found: re.Match[str]) -> Notes:
-    when, handed_to, path, line = found.groups()
-    hops = str(int(notes.hops) + 1)
-    if handed_to:
-        return replace(notes, service=handed_to, hops=hops, looked="whole")
-    return replace(notes, asking="source", hops=hops, looked="whole", failed_at=when, where=f"{line}@{path}")
+def _question(notes: Notes, trace: str) -> Question:
+    line, _, path = notes["where"].partition("@")
+    known = {**notes, "trace": trace, "line": line, "path": path}
+    return Question(*(text.format_map(known) for text in _QUESTIONS[notes["asking"]]))
 
 
-def _ask(notes: Notes, trace: str) -> Reply:
-    look = _question(notes, trace).look
-    return _turn(f"Next: {look.name} {' '.join(map(str, look.arguments.values()))}.", notes, look)
+def _learned(notes: Notes, question: Question, found: re.Match[str]) -> Notes:
+    """What a line says, and the next question."""
+    said = found.groupdict()
+    if notes["asking"] != "hop":
+        return {"asking": question.then, "looked": "whole", **said}
+    hop = {"hops": str(int(notes["hops"]) + 1), "looked": "whole"}
+    if said["service"]:
+        return {**hop, "service": said["service"]}
+    return {**hop, "asking": question.then, "failed_at": said["failed_at"], "where": f"{said['line']}@{said['path']}"}
 
 
 def _look_closer(notes: Notes, question: Question, seen: str) -> Reply:
     hint = _HINT.search(seen)
-    if hint and notes.looked == "whole":
-        search = Call("grep", {"pattern": question.pattern, "path": hint[0]})
-        return _turn("What I need is not in the part I see; the whole was kept.", replace(notes, looked="hint"), search)
-    if question.narrow and notes.looked != "narrow":
-        return _turn("What I need is not there; I search for it.", replace(notes, looked="narrow"), question.narrow)
-    return Reply(f"I lost the trail at {notes.service}: the {notes.asking} result does not hold what I need.")
+    if hint and notes["looked"] == "whole":
+        search = Call("grep", {"pattern": question.search, "path": hint[0]})
+        return _turn("What I need is not in the part I see; the whole was kept.", {**notes, "looked": "hint"}, search)
+    if question.tool == "read_file" and notes["looked"] != "narrow":
+        search = Call("grep", {"pattern": question.search, "path": question.about})
+        return _turn("What I need is not there; I search for it.", {**notes, "looked": "narrow"}, search)
+    return Reply(f"I lost the trail at {notes['service']}: the {notes['asking']} result does not hold what I need.")
 
 
 def _name_the_deploy(notes: Notes, messages: Sequence[ChatMessage]) -> Reply:
     """The list was read in the first turn; by now it may be shortened or gone."""
-    listed = next(_complete_deploys(messages, notes.service), None)
+    service = notes["service"]
+    listed = next(_complete_deploys(messages, service), None)
     if listed is not None:
-        before = [name for when, name in listed if when < notes.failed_at]
+        before = [name for when, name in listed if when < notes["failed_at"]]
         if not before:
-            return Reply(f"I found no deploy of {notes.service} before {notes.failed_at}.")
-        return Reply(
-            f"After {notes.hops} services: service={notes.service} setting={notes.setting} value={notes.value} "
-            f"deploy={before[-1]}"
-        )
-    if notes.asking == "deploy" and notes.looked == "narrow":
-        return Reply(f"I lost the trail at {notes.service}: the list of deploys cannot be seen.")
-    search = Call("grep", {"pattern": f"service={notes.service} ", "path": "logs/deploys.log"})
-    return _turn("I no longer see the whole list of deploys; I search it.", replace(notes, looked="narrow"), search)
+            return Reply(f"I found no deploy of {service} before {notes['failed_at']}.")
+        return Reply(f"After {notes['hops']} services: {Answer(service, notes['setting'], notes['value'], before[-1])}")
+    if notes["looked"] == "narrow":
+        return Reply(f"I lost the trail at {service}: the list of deploys cannot be seen.")
+    search = Call("grep", {"pattern": f"service={service} ", "path": "logs/deploys.log"})
+    return _turn("I no longer see the whole list of deploys; I search it.", {**notes, "looked": "narrow"}, search)
 
 
 def _complete_deploys(messages: Sequence[ChatMessage], service: str) -> Iterator[list[tuple[str, str]]]:
@@ -424,4 +383,4 @@ def _complete_deploys(messages: Sequence[ChatMessage], service: str) -> Iterator
 
 
 def _turn(text: str, notes: Notes, *calls: Call) -> Reply:
-    return Reply(f"{text}\n{notes.line()}", calls)
+    return Reply(f"{text}\n{NOTES}{'; '.join(f'{name}={value}' for name, value in notes.items() if value)}", calls)

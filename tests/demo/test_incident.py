@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from support.demo_front import shortened
 
-from proxy.demo import SYSTEM, Call, Notes, Toolbox, detective, make_incident
+from proxy.demo import SYSTEM, Call, Toolbox, detective, make_incident
 
 
 def test_the_same_seed_makes_the_same_incident_and_another_seed_another():
@@ -135,6 +135,3 @@ def test_without_a_task_it_says_so():
     assert detective([{"role": "user", "content": "hello"}]).text.startswith("I see no task")
 
 
-def test_notes_are_read_as_they_were_written():
-    notes = Notes("tests", "hint", "cart", "3", "14:02:11.000", "212@src/cart/limits.py", "cart.retry.attempts")
-    assert Notes.read(notes.line().removeprefix("Notes: ") + "; unknown=x; y") == notes
