@@ -101,17 +101,13 @@ def _preamble(answer: Mapping[str, Any]) -> str | None:
     return "\n".join(filter(None, texts)) or None
 
 
-def is_koboldcpp(body: bytes) -> bool:
-    """GET /api/extra/version: `{"result": "KoboldCpp", …}`. It also serves Ollama's paths, so it is tried first."""
-    return jsontext.opened_object(body).get("result") == "KoboldCpp"
-
-
 def koboldcpp_window(body: bytes) -> ModelList:
     """GET /api/extra/true_max_context_length: `{"value": 8192}`. https://lite.koboldai.net/koboldcpp_api
 
     It keeps the end of a longer prompt (gpttype_adapter.cpp: "truncate to front of the prompt if its too long").
     """
-    return ModelList(any_name=_cut(_window(jsontext.opened_object(body).get("value"))))
+    limits = _window(jsontext.opened_object(body).get("value"))
+    return ModelList(any_name=NOTHING if limits.window_tokens is None else _cut(limits))
 
 
 def is_llama_cpp_router(body: bytes) -> bool:
@@ -157,28 +153,6 @@ def lm_studio_v0(body: bytes) -> ModelList:
             allocated = _tokens(entry.get("loaded_context_length")) if entry["state"] == "loaded" else None
             models[name] = replace(limits_of(entry), window_tokens=allocated)
     return _with_lower_names(models)
-
-
-def tgi_limits(body: bytes) -> ModelList:
-    """GET /info: `max_total_tokens` for prompt and reply, `max_input_tokens` (formerly `max_input_length`) for the
-    prompt.
-    https://huggingface.github.io/text-generation-inference/#/Text%20Generation%20Inference/get_model_info
-    """
-    answer = jsontext.opened_object(body)
-    if not _name(answer, "model_id"):
-        return ModelList()
-    prompt = _tokens(answer.get("max_input_tokens")) or _tokens(answer.get("max_input_length"))
-    return ModelList(any_name=replace(_window(answer.get("max_total_tokens")), input_tokens=prompt))
-
-
-def tabby_window(body: bytes) -> ModelList:
-    """GET /v1/model of TabbyAPI: `parameters.max_seq_len` of the loaded model.
-    https://github.com/theroyallab/tabbyAPI/blob/main/endpoints/core/types/model.py
-    """
-    answer = jsontext.opened_object(body)
-    if answer.get("owned_by") != "tabbyAPI":
-        return ModelList()
-    return ModelList(any_name=_window(jsontext.object_in(answer, "parameters").get("max_seq_len")))
 
 
 def docker_window(body: bytes) -> ModelList:

@@ -62,8 +62,6 @@ LLAMA_CPP = {
     "modalities": {"vision": False},
 }
 LLAMA_CPP_ROUTER = {"role": "router", "max_instances": 4, "default_generation_settings": {"params": {}, "n_ctx": 0}}
-TGI = {"model_id": "org/m", "max_input_tokens": 4095, "max_total_tokens": 8192, "version": "3.3.5"}
-TABBY = {"id": "m-exl3", "owned_by": "tabbyAPI", "parameters": {"max_seq_len": 32768, "cache_size": 65536}}
 DOCKER = [{"Backend": "llama.cpp", "Model": "ai/qwen2.5", "Mode": "completion", "Config": {"context-size": 8192}}]
 
 CUT = {"cuts_silently": True}
@@ -87,16 +85,6 @@ def limits(read: Callable[[bytes], ModelList], answer: Any, model: str) -> Model
         (own_servers.lm_studio_v1, LM_STUDIO_V1, "qwen/qwen3-4b-2507", ModelLimits()),
         (own_servers.lm_studio_v1, LM_STUDIO_V1, "of another version", ModelLimits()),
         (own_servers.lm_studio_v0, LM_STUDIO_V0, "n", ModelLimits(modalities=frozenset({Modality.TEXT}))),
-        (own_servers.tgi_limits, TGI, "tgi", ModelLimits(8192, 4095)),
-        (
-            own_servers.tgi_limits,
-            TGI | {"max_input_tokens": None, "max_input_length": 1024},
-            "tgi",
-            ModelLimits(8192, 1024),
-        ),
-        (own_servers.tgi_limits, {"max_total_tokens": 8192}, "another server's", ModelLimits()),
-        (own_servers.tabby_window, TABBY, "any", ModelLimits(32768)),
-        (own_servers.tabby_window, {"parameters": {"max_seq_len": 32768}}, "another server's", ModelLimits()),
     ],
 )
 def test_what_is_allocated_is_read(
@@ -145,8 +133,6 @@ def test_what_a_modelfile_puts_before_messages_and_what_a_model_reads_is_known()
 def test_each_server_is_known_by_its_own_words() -> None:
     assert own_servers.is_ollama(b'{"version": "0.15.5"}')
     assert not own_servers.is_ollama(b'{"error": "Unexpected endpoint or method. (GET /api/version)", "version": "1"}')
-    assert own_servers.is_koboldcpp(b'{"result": "KoboldCpp", "version": "1.103"}')
-    assert not own_servers.is_koboldcpp(b'{"result": "ok"}')
     assert own_servers.is_llama_cpp_router(json.dumps(LLAMA_CPP_ROUTER).encode())
     assert not own_servers.is_llama_cpp_router(json.dumps(LLAMA_CPP).encode())
 
@@ -164,13 +150,10 @@ READERS = [
     own_servers.is_llama_cpp_router,
     own_servers.lm_studio_v1,
     own_servers.lm_studio_v0,
-    own_servers.tgi_limits,
-    own_servers.tabby_window,
     own_servers.docker_window,
     own_servers.is_ollama,
-    own_servers.is_koboldcpp,
 ]
-ANSWERS = json.dumps([OLLAMA_PS, OLLAMA_SHOW, LM_STUDIO_V1, LM_STUDIO_V0, LLAMA_CPP, TGI, TABBY, DOCKER])
+ANSWERS = json.dumps([OLLAMA_PS, OLLAMA_SHOW, LM_STUDIO_V1, LM_STUDIO_V0, LLAMA_CPP, DOCKER])
 MEMBERS = sorted(set(re.findall(r'"(\w[\w-]*)":', ANSWERS)) | {"version", "result", "value", "role"})
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),

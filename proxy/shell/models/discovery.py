@@ -296,10 +296,10 @@ class Discovery:
     async def _all(self, questions: Questions) -> _Found:
         """The list, and what a self-hosted server has loaded. Raises NoAnswer."""
         if not self._is_own:
-            return _Found(_list(await questions.get(f"{self._base_path}/models")), None, ModelList())
+            return _Found(_list(await questions.ask(f"{self._base_path}/models")), None, ModelList())
         failure, listed = None, ModelList()
         try:
-            listed = _list(await questions.get(f"{self._base_path}/models"))
+            listed = _list(await questions.ask(f"{self._base_path}/models"))
         except NoAnswer as no:
             if no.status not in _NO_LIST:
                 raise

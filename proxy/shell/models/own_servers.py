@@ -52,24 +52,12 @@ class Questions:
         self._upstream = upstream
         self._headers = [*_HEADERS, *key_headers.items()]
 
-    async def get(self, path: str) -> bytes:
-        """The body of a 200 from a path on the upstream's host. Raises NoAnswer."""
-        return await self._request("GET", path, None, TIMEOUT_SECONDS)
-
-    async def maybe(self, path: str) -> bytes:
-        """The body of a 200; empty if there is none."""
-        with contextlib.suppress(NoAnswer):
-            return await self.get(path)
-        return b""
-
-    async def maybe_post(self, path: str, members: Mapping[str, Any], seconds: float = TIMEOUT_SECONDS) -> bytes:
-        """POST a JSON object; the body of a 200, empty if there is none within this many seconds."""
-        with contextlib.suppress(NoAnswer):
-            return await self._request("POST", path, Outgoing(jsontext.dump(members)), seconds)
-        return b""
-
-    async def _request(self, method: str, path: str, content: Outgoing | None, seconds: float) -> bytes:
-        headers = self._headers if content is None else [*self._headers, (b"content-type", b"application/json")]
+    async def ask(self, path: str, members: Mapping[str, Any] | None = None, seconds: float = TIMEOUT_SECONDS) -> bytes:
+        """The body of a 200 from a path on the upstream's host, with `members` by POST. Raises NoAnswer."""
+        method, headers, content = "GET", self._headers, None
+        if members is not None:
+            method, headers = "POST", [*headers, (b"content-type", b"application/json")]
+            content = Outgoing(jsontext.dump(members))
         try:
             async with asyncio.timeout(seconds):
                 response = await self._upstream.send(method, WholePath(path.encode()), headers, content)
@@ -79,6 +67,14 @@ class Questions:
             raise NoAnswer(f"no answer within {seconds:g} s") from None
         except UpstreamError as error:
             raise NoAnswer(error.message.removeprefix(f"{self._upstream.where} ")) from None
+
+    async def maybe(
+        self, path: str, members: Mapping[str, Any] | None = None, seconds: float = TIMEOUT_SECONDS
+    ) -> bytes:
+        """The body of a 200; empty if there is none."""
+        with contextlib.suppress(NoAnswer):
+            return await self.ask(path, members, seconds)
+        return b""
 
 
 async def _body_of(response: UpstreamResponse) -> bytes:
@@ -114,6 +110,16 @@ class OwnServer(Struct, frozen=True):
     """Whether it can be queried for one model."""
     lists_loaded: bool = True
     """Whether it reports by itself what is loaded."""
+    sign: tuple[str, Callable[[bytes], bool]] | None = None
+    """A path by whose response it is recognised; None: by what it reports."""
+
+    async def is_there(self, ask: Questions) -> bool:
+        """Whether it is this kind of server that responds."""
+        if self.sign is not None:
+            path, is_its = self.sign
+            return is_its(await ask.maybe(path))
+        listed = self.read(await ask.maybe(self.path))
+        return bool(listed.models) or listed.any_name != NOTHING
 
     async def loaded(self, ask: Questions) -> ModelList:
         """Current allocations."""
@@ -131,12 +137,12 @@ class Ollama(OwnServer, frozen=True):
         """The model's Modelfile. Without a window there: the one it is or was loaded with here; else, as a guess, the
         smallest that Ollama gives."""
         api = self.path.removesuffix("ps")
-        shown = answers.ollama_model(await ask.maybe_post(f"{api}show", {"model": name}))
+        shown = answers.ollama_model(await ask.maybe(f"{api}show", {"model": name}))
         if not load or shown.window_tokens is not None or shown.window_is_fixed:
             return shown
         limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
-            await ask.maybe_post(f"{api}generate", {"model": name}, LOAD_SECONDS)
+            await ask.maybe(f"{api}generate", {"model": name}, LOAD_SECONDS)
             limits = (await self.loaded(ask)).limits(name)
         if limits.window_tokens is None:
             limits = answers.OLLAMA_AT_LEAST
@@ -160,34 +166,27 @@ class ByName(OwnServer, frozen=True):
 
 
 async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
-    """The server behind a base URL of this path; None if its kind has nothing more to report. At most eight small
-    questions."""
-    if base_path.startswith("/engines"):
-        path = "/engines/_configure?model="
-        return ByName("Docker Model Runner /engines/_configure", path, answers.docker_window)
-    beside = base_path.removesuffix("/v1")
-    # KoboldCpp, and more servers over time, serve Ollama's paths as well: their own paths come first.
-    if answers.is_koboldcpp(await ask.maybe(f"{beside}/api/extra/version")):
-        path = f"{beside}/api/extra/true_max_context_length"
-        return OwnServer("KoboldCpp /api/extra/true_max_context_length", path, answers.koboldcpp_window)
-    if answers.is_ollama(await ask.maybe(f"{beside}/api/version")):
-        return Ollama("Ollama /api/ps", f"{beside}/api/ps", answers.ollama_loaded, answers.OLLAMAS_OWN, by_name=True)
-    for server in _by_their_answers(base_path, beside):
-        body = await ask.maybe(server.path)
-        if answers.is_llama_cpp_router(body):
-            path = f"{beside}/props?autoload=false&model="
-            return ByName("llama.cpp /props", path, answers.llama_cpp_window)
-        listed = server.read(body)
-        if listed.models or listed.any_name != NOTHING:
+    """The server behind a base URL of this path; None if its kind has nothing more to report. A few small questions."""
+    for server in _servers(base_path):
+        if await server.is_there(ask):
             return server
     return None
 
 
-def _by_their_answers(base_path: str, beside: str) -> tuple[OwnServer, ...]:
+def _servers(base_path: str) -> tuple[OwnServer, ...]:
+    """The kinds of servers in the order in which they are tried: KoboldCpp serves Ollama's paths as well."""
+    if base_path.startswith("/engines"):
+        path, sign = "/engines/_configure?model=", (f"{base_path}/models", bool)
+        return (ByName("Docker Model Runner /engines/_configure", path, answers.docker_window, sign=sign),)
+    root = base_path.removesuffix("/v1")
+    props, by_name = f"{root}/props", f"{root}/props?autoload=false&model="
+    length, loaded = f"{root}/api/extra/true_max_context_length", f"{root}/api/ps"
+    is_ollama, is_router = (f"{root}/api/version", answers.is_ollama), (props, answers.is_llama_cpp_router)
     return (
-        OwnServer("LM Studio /api/v1/models", f"{beside}/api/v1/models", answers.lm_studio_v1),
-        OwnServer("LM Studio /api/v0/models", f"{beside}/api/v0/models", answers.lm_studio_v0),
-        OwnServer("llama.cpp /props", f"{beside}/props", answers.llama_cpp_window),
-        OwnServer("text-generation-inference /info", f"{beside}/info", answers.tgi_limits),
-        OwnServer("TabbyAPI /v1/model", f"{base_path}/model", answers.tabby_window),
+        OwnServer("KoboldCpp /api/extra/true_max_context_length", length, answers.koboldcpp_window),
+        Ollama("Ollama /api/ps", loaded, answers.ollama_loaded, answers.OLLAMAS_OWN, by_name=True, sign=is_ollama),
+        OwnServer("LM Studio /api/v1/models", f"{root}/api/v1/models", answers.lm_studio_v1),
+        OwnServer("LM Studio /api/v0/models", f"{root}/api/v0/models", answers.lm_studio_v0),
+        ByName("llama.cpp /props", by_name, answers.llama_cpp_window, sign=is_router),
+        OwnServer("llama.cpp /props", props, answers.llama_cpp_window),
     )

@@ -91,12 +91,9 @@ PROPS = {"default_generation_settings": {"n_ctx": 8192}}
             "LM Studio /api/v0/models",
         ),
         ({"/props": {"default_generation_settings": {"n_ctx": 4096}}}, "llama.cpp /props"),
-        ({"/info": {"model_id": "m", "max_total_tokens": 4096}}, "text-generation-inference /info"),
-        ({"/v1/model": {"owned_by": "tabbyAPI", "parameters": {"max_seq_len": 4096}}}, "TabbyAPI /v1/model"),
         (
             {
                 "/api/version": {"version": "0.7.0"},
-                "/api/extra/version": {"result": "KoboldCpp", "version": "1.103"},
                 "/api/extra/true_max_context_length": {"value": 4096},
             },
             "KoboldCpp /api/extra/true_max_context_length",
