@@ -133,5 +133,3 @@ def test_a_shortened_list_of_deploys_is_not_taken_for_the_whole(tmp_path):
 
 def test_without_a_task_it_says_so():
     assert detective([{"role": "user", "content": "hello"}]).text.startswith("I see no task")
-
-
