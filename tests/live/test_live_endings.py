@@ -53,42 +53,32 @@ class Serving:
             await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
 
 
+@pytest.mark.parametrize("begin", [b"", CHUNKED + chunk(b"data: 1\n\n")], ids=["before the head", "in the middle"])
 @pytest.mark.parametrize("line", [CHAT, "POST /v1/completions", "GET /v1/batches"])
-async def test_a_client_that_leaves_before_the_first_byte_frees_the_upstream_at_once(
-    line: str, proxy: Any, connect: Any
+async def test_a_client_that_leaves_frees_the_upstream_at_once(
+    line: str, begin: bytes, proxy: Any, connect: Any
 ) -> None:
-    serving = Serving(begin=b"")
+    serving, name = Serving(begin), f"left-{len(begin)}"
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(line, None if line.startswith("GET") else BODY, "x-request-id: left-early")
+        client.ask(line, None if line.startswith("GET") else BODY, f"x-request-id: {name}")
+        if begin:
+            await client.head()
+            assert await client.chunk() == b"data: 1\n\n"
         await soon(serving.taken.wait())
         client.writer.close()
         await soon(serving.closed.wait())
     if line == CHAT:
-        assert (await proxy.logged(event="request_done", request_id="left-early"))["outcome"] == "client_left"
+        assert (await proxy.logged(event="request_done", request_id=name))["outcome"] == "client_left"
 
 
-@pytest.mark.parametrize("line", [CHAT, "POST /v1/completions"])
-async def test_a_client_that_leaves_in_the_middle_frees_the_upstream_at_once(
-    line: str, proxy: Any, connect: Any
-) -> None:
-    serving = Serving()
-    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(line, BODY, "x-request-id: left-late")
-        await client.head()
-        assert await client.chunk() == b"data: 1\n\n"
-        client.writer.close()
-        await soon(serving.closed.wait())
-    if line == CHAT:
-        assert (await proxy.logged(event="request_done", request_id="left-late"))["outcome"] == "client_left"
-
-
+@pytest.mark.parametrize("framing", ["content-length: 100", "transfer-encoding: chunked"])
 async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstream_at_once(
-    proxy: Any, connect: Any
+    framing: str, proxy: Any, connect: Any
 ) -> None:
     serving = Serving(begin=b"")
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask("POST /v1/files", None, "content-length: 100")
-        client.writer.write(b"half")
+        client.ask("POST /v1/files", None, framing)
+        client.writer.write(chunk(b"half"))
         await soon(serving.taken.wait())
         client.writer.close()
         await soon(serving.closed.wait())
@@ -264,6 +254,20 @@ def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> No
     asyncio.run(ten_streams())
 
 
+async def _begun(client: Any) -> None:
+    """The client has the first event of a stream."""
+    client.ask(CHAT, BODY)
+    await client.head()
+    await client.chunk()
+
+
+async def _finished(client: Any, serving: Serving) -> None:
+    """The client gets the rest of it."""
+    serving.finish.set()
+    assert await client.chunk() == b"data: [DONE]\n\n"
+    assert await client.chunk() == b""
+
+
 async def _until_nobody_listens(proxy: Any) -> None:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
@@ -284,14 +288,10 @@ async def a_running_stream_may_end_within_the_grace(
 ) -> None:
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(CHAT, BODY)
-        await client.head()
-        await client.chunk()
+        await _begun(client)
         proxy.process.send_signal(number)
         await _until_nobody_listens(proxy)
-        serving.finish.set()
-        assert await client.chunk() == b"data: [DONE]\n\n"
-        assert await client.chunk() == b""
+        await _finished(client, serving)
         assert await _ended(proxy) == status
 
 
@@ -334,14 +334,10 @@ async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) 
 async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
     proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(CHAT, BODY)
-        await client.head()
-        await client.chunk()
+        await _begun(client)
         proxy.process.send_signal(signal.SIGTERM)
         await _until_nobody_listens(proxy)
-        serving.finish.set()
-        assert await client.chunk() == b"data: [DONE]\n\n"
-        assert await client.chunk() == b""
+        await _finished(client, serving)
         await _ended(proxy)
 
 
@@ -388,18 +384,14 @@ async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(star
         connect(proxy) as asking,
         connect(proxy) as silent,
     ):
-        streaming.ask(CHAT, BODY)
-        await streaming.head()
-        await streaming.chunk()
+        await _begun(streaming)
         proxy.process.send_signal(signal.SIGTERM)
         await _until_nobody_listens(proxy)
         asking.ask("GET /healthz")
         status, headers, _ = await asking.answer()
         assert (status, headers[b"connection"]) == (200, b"close")
         await soon(silent.reader.read())
-        serving.finish.set()
-        assert await streaming.chunk() == b"data: [DONE]\n\n"
-        assert await streaming.chunk() == b""
+        await _finished(streaming, serving)
         streaming.ask("GET /healthz")
         assert (await streaming.answer())[1][b"connection"] == b"close"
         await _ended(proxy)
@@ -408,9 +400,7 @@ async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(star
 async def a_hangup_of_the_terminal_ends_no_stream(start: Any, connect: Any, workers: int = 1) -> None:
     proxy, serving = await start("--workers", str(workers)), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(CHAT, BODY)
-        await client.head()
-        await client.chunk()
+        await _begun(client)
         os.killpg(proxy.process.pid, signal.SIGHUP)
         await asyncio.sleep(1)  # the parent of workers looks at its signals twice a second
         serving.finish.set()
@@ -427,14 +417,10 @@ async def nor_does_it_of_two_workers(start: Any, connect: Any) -> None:
 async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
     proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(CHAT, BODY)
-        await client.head()
-        await client.chunk()
+        await _begun(client)
         proxy.process.kill()
         await _until_nobody_listens(proxy)
-        serving.finish.set()
-        assert await client.chunk() == b"data: [DONE]\n\n"
-        assert await client.chunk() == b""
+        await _finished(client, serving)
     await until(lambda: _group(proxy.process.pid) == [])
 
 

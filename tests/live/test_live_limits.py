@@ -125,16 +125,6 @@ async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_conne
         assert (await client.answer())[0] == 200  # what came in between was that body
 
 
-async def test_another_protocol_is_refused_at_once(proxy: Any, client: Any) -> None:
-    client.writer.write(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")  # TLS
-    assert await _refusal(client) == (400, "malformed_request", b"close")
-
-
-async def test_http_2_without_asking_is_refused_at_once(client: Any) -> None:
-    client.writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    assert await _refusal(client) == (400, "malformed_request", b"close")
-
-
 async def test_a_refusal_ends_a_connection_whose_client_still_waits_for_leave_to_send(client: Any) -> None:
     client.ask(CHAT, None, "content-length: 999999999", "expect: 100-continue")
     status, _, body = await client.answer()
@@ -152,7 +142,7 @@ async def test_requests_sent_ahead_are_answered_in_turn(proxy: Any, connect: Any
     async with SocketServer(script, proxy.upstream_port), connect(proxy) as client:
         for number in range(5):
             client.ask(f"POST /v1/files/{number}", b"x" * 50_000)
-        client.writer.write(b"GET /v1/models HTTP/1.1\r\nx: " + b"v" * 100_000)
+        client.writer.write(b"GET /v1/models HTTP/1.1\r\nx: " + b"v" * 100_000 + b"\r\n\r\n")
         assert [(await client.answer())[2] for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
         assert await _refusal(client) == (431, "head_too_large", b"close")
 
@@ -227,29 +217,6 @@ async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, t
         output, _ = await asyncio.wait_for(java.communicate(), PATIENCE_SECONDS)
     assert output.decode().splitlines() == ["200 ok", "200 ok"]
     assert [request.body for request in _posted(seen)] == [BODY, BODY]
-
-
-@pytest.mark.parametrize("line", [CHAT, "POST /v1/files", "GET /v1/files"])
-async def test_an_upstream_that_changes_the_protocol_unasked_is_a_502(line: str, proxy: Any, client: Any) -> None:
-    switched = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n"
-    async with SocketServer(answering(switched), proxy.upstream_port):
-        client.ask(line, None if line.startswith("GET") else BODY)
-        status, _, body = await client.answer()
-    assert (status, json.loads(body)["error"]["code"]) == (502, "upstream_unreachable")
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/v1/../../x", "/v1/..", "/v1/%2e%2e/x", "/v1/..%2Fx", "/v1/./chat/completions", "/v1/..\\x", "/v1/a/..;b/x"],
-)
-@pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_no_path_leads_out_of_the_api(method: str, path: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(f"{method} {path}", BODY)
-        status, _, body = await client.answer()
-    assert (status, json.loads(body)["error"]["code"]) == (400, "malformed_request")
-    assert _posted(seen) == []
 
 
 async def test_dots_within_a_name_are_the_upstreams_to_judge(proxy: Any, client: Any) -> None:

@@ -95,10 +95,11 @@ async def test_a_client_that_reads_nothing_holds_the_upstream_back_and_gets_it_a
     assert (reported, rest) == (events, b"")
 
 
-@pytest.mark.parametrize("line", [CHAT, "GET /v1/files"])
-@pytest.mark.parametrize("status", [600, 999])
-async def test_a_status_that_http_does_not_have_is_a_502(status: int, line: str, proxy: Any, client: Any) -> None:
-    async with upstream(proxy, answering(b"HTTP/1.1 %d Odd\r\ncontent-length: 2\r\n\r\nok" % status)):
+@pytest.mark.parametrize("line", [CHAT, "POST /v1/files", "GET /v1/files"])
+@pytest.mark.parametrize("status", [101, 600, 999])
+async def test_a_status_that_no_request_asks_for_is_a_502(status: int, line: str, proxy: Any, client: Any) -> None:
+    head = b"HTTP/1.1 %d Odd\r\nupgrade: h2c\r\nconnection: upgrade\r\n" % status
+    async with upstream(proxy, answering(head + (b"\r\n" if status == 101 else b"content-length: 2\r\n\r\nok"))):
         client.ask(line, BODY)
         found, _, body = await client.answer()
         assert (found, json.loads(body)["error"]["code"]) == (502, "upstream_unreachable")
@@ -118,12 +119,6 @@ async def test_what_looks_like_a_header_of_ours_is_ours(line: str, proxy: Any, c
     assert [value for name, value in pairs if name == b"x-upstream-request-id"] == [b"up-1"]
     assert not [value for name, value in pairs if name.startswith(b"x-context-proxy-") and value.endswith(b"=1")]
     assert b"x-context-proxy-anything" not in dict(pairs)
-
-
-async def test_a_transfer_coding_besides_chunked_is_a_501(proxy: Any, client: Any) -> None:
-    client.ask(CHAT, None, "transfer-encoding: gzip, chunked")
-    status, _, body = await client.answer()
-    assert (status, json.loads(body)["error"]["code"]) == (501, "unknown_coding")
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1/models", "/metrics", "/healthz", "/"])
@@ -336,13 +331,6 @@ async def test_a_client_of_http_1_0_gets_the_proxys_own_answers(path: str, clien
     assert await client.reader.read()
 
 
-async def test_a_path_outside_the_api_is_a_404_that_names_the_api(proxy: Any, client: Any) -> None:
-    client.ask("POST /no-path", BODY)
-    status, _, answer = await client.answer()
-    assert status == 404
-    assert "http://localhost/v1" in json.loads(answer)["error"]["message"]
-
-
 LINES = [CHAT, "POST /v1/messages", "POST /v1/embeddings", "PUT /v1/files/x", "GET /v1/files", "HEAD /v1/files"]
 
 
@@ -407,16 +395,13 @@ async def test_the_configured_key_is_used_only_if_the_client_sends_none(proxy: A
     ]
 
 
-async def test_request_ids_are_kept_made_and_the_upstreams_own_stays_visible(proxy: Any, client: Any) -> None:
-    answer = b"HTTP/1.1 200 OK\r\nx-request-id: up-1\r\ncontent-length: 0\r\n\r\n"
-    async with upstream(proxy, answering(answer)):
-        client.ask(CHAT, BODY, "x-request-id: mine-1")
-        _, headers, _ = await client.answer()
-        assert (headers[b"x-request-id"], headers[b"x-upstream-request-id"]) == (b"mine-1", b"up-1")
+async def test_a_request_without_a_usable_id_gets_one(proxy: Any, client: Any) -> None:
+    async with upstream(proxy, answering(OK)):
         client.ask(CHAT, BODY, "x-request-id: two words")
         _, headers, _ = await client.answer()
-        assert headers[b"x-request-id"].startswith(b"req-")
-    assert (await proxy.logged(event="request_done", request_id="mine-1"))["status"] == 200
+    assert headers[b"x-request-id"].startswith(b"req-")
+    name = headers[b"x-request-id"].decode()
+    assert (await proxy.logged(event="request_done", request_id=name))["status"] == 200
 
 
 async def test_no_upstream_is_a_502_that_says_where(proxy: Any, client: Any) -> None:

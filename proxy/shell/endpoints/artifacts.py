@@ -30,7 +30,6 @@ from proxy.errors import (
     ArtifactNotFound,
     BadArtifactQuery,
     BodyTooLarge,
-    MethodNotAllowed,
     MissingKey,
     NotFromHere,
     ProxyError,
@@ -124,16 +123,10 @@ router = APIRouter(tags=["artifacts"], dependencies=[Depends(CLIENT_KEY)], defau
 @router.post(
     "/mcp", summary="Content taken out of requests, by the Model Context Protocol", responses=JSON_RESPONSES, name="mcp"
 )
-@router.api_route(
-    "/mcp", methods=["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"], include_in_schema=False
-)
 async def mcp(request: Request, services: Serving) -> Response:
     """JSON-RPC over streamable HTTP, without sessions, with `mcp: true`."""
     if services.mcp is None:
         raise HTTPException(404)
-    if request.method != "POST":
-        problem = "MCP is spoken here with POST; there are no sessions, and no stream to listen to"
-        raise MethodNotAllowed(problem, headers={"allow": "POST"})
     if request.headers.get("origin"):
         raise NotFromHere("no web page may speak MCP here")
     try:

@@ -44,9 +44,6 @@ bytes unread, and the client then loses the refusal.
 https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close"""
 _LINGER_BYTES: Final = 64 * 1024 * 1024
 """How much of it: a flood from this machine brings some GB/s, which the loop would spend its time on."""
-_PIECE_BYTES: Final = 32 * 1024
-"""Parsed between two looks at the limits, or the rest of a body of known length, which uvicorn copies for each piece.
-What follows the end of a request in a piece is not counted."""
 _FREE_CHUNK_BYTES: Final = 300_000
 """A chunked body may have so many bytes besides three times its content. A chunk of three bytes has eight; encoders
 that send each JSON token as a chunk, as Python's `iterencode` does, write more. Below that each byte costs a call."""
@@ -87,11 +84,9 @@ class Connection(HttpToolsProtocol):
         self._is_timed = False
         """Whether the deadline of a head runs."""
         self._fed_bytes = 0
-        """Received since the last head or piece of a body ended."""
+        """Received since the last head or piece of a body ended, without the rest of the read in which it did."""
         self._body_bytes = self._content_bytes = 0
         """Size of this body: as received, and without the framing of its chunks."""
-        self._left_bytes = 0
-        """Of a body of known length."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         most, waiting = self._all.max_connections, self._all.waiting
@@ -120,14 +115,11 @@ class Connection(HttpToolsProtocol):
                 self.transport.pause_reading()
             return
         try:
-            while data:  # hardly any is longer
-                most = max(_PIECE_BYTES, self._left_bytes)
-                piece, data = data[:most], data[most:]
-                self._feed(piece)
-                self._check()
+            self._feed(data)
+            self._check()
         except HttpParserError as error:
             cause = error.__context__  # of an error in a callback
-            is_tls = piece.startswith(_TLS) and not self._is_in_body
+            is_tls = data.startswith(_TLS) and not self._is_in_body
             problem = _TLS_PROBLEM if is_tls else _PROBLEMS.get(f"{error}", f"{error}")
             self._refuse(cause if isinstance(cause, ProxyError) else MalformedRequest(problem))
         except ProxyError as error:
@@ -202,7 +194,6 @@ class Connection(HttpToolsProtocol):
         self.headers = []  # the trailer's, which no application sees
         self._is_in_body, self._is_timed = True, False
         self._fed_bytes = self._body_bytes = self._content_bytes = 0
-        self._left_bytes = int(named.get(b"content-length", 0))
         if self._all.is_draining:
             self.cycle.keep_alive = False
         if self.cycle.scope["http_version"] < "1.1":
@@ -216,7 +207,6 @@ class Connection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._content_bytes += len(body)
-        self._left_bytes = max(0, self._left_bytes - len(body))
         self._fed_bytes = 0
         super().on_body(body)
 

@@ -36,7 +36,7 @@ class WholePath(bytes):
 
 
 _STATUSES: Final = range(200, 600)
-"""Final status codes (RFC 9110 15); others have no meaning."""
+"""Final status codes (RFC 9110 15): others have no meaning, and no change of the protocol (101) is requested."""
 LOOP_HEADER: Final = b"x-context-proxy-loop"
 """Names each process of this proxy that a request has passed, as CDN-Loop does for networks (RFC 8586): a balancer may
 hide that the upstream leads back here. Not `Via`, as nginx does not compress responses to requests that have one
@@ -102,17 +102,10 @@ class Upstream:
                 raise upload.failure from None
             raise self._failed(error) from None
         assert isinstance(response, Response), "as the session was told"
-        return self._answer(response)
-
-    def _answer(self, response: Response) -> UpstreamResponse:
-        """Raises UpstreamUnreachable for a status that no client could be given: a 101, since no protocol change was
-        requested, and numbers that HTTP does not have."""
         if response.status not in _STATUSES:
             response.close()
             raise UpstreamUnreachable(
-                f"{self.where} changed to another protocol unrequested"
-                if response.status == 101
-                else f"{self.where} answered with the status {response.status}, which HTTP does not have"
+                f"{self.where} answered with the status {response.status}, which no request asks for"
             )
         return UpstreamResponse.of(response, self.where, self.settings.idle_timeout_seconds)
 

@@ -63,18 +63,6 @@ async def test_a_lost_connection_is_reported_to_the_request_under_way_also_if_ot
     assert reported == ["http.disconnect"]
 
 
-@pytest.mark.parametrize("headers", [[], [(b"content-length", b"4")]])
-async def test_a_client_without_chunks_gets_a_response_that_ends_with_its_connection(headers):
-    async def app(_, __, send):
-        await send({**HEAD, "headers": headers})
-        await send({"type": "http.response.body", "body": b"bo", "more_body": True})
-        await send({"type": "http.response.body", "body": b"dy"})
-
-    _, socket = await _served(app, REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0"))
-    head, _, body = b"".join(socket.sent).partition(b"\r\n\r\n")
-    assert (b"chunked" in head, body, socket.is_closed) == (False, b"body", True)
-
-
 UPLOAD = b"POST / HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n"
 """The beginning of a request."""
 
