@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.browser import CHROMIUM, browser
+from support.browser import browser
 from support.journey import KEY, call, long_text, result, world
 from support.upstream import model_server
 from support.waiting import PATIENCE_SECONDS
@@ -23,7 +23,6 @@ from proxy.core.conversation import Reason
 
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 FOLDER = Path(__file__).resolve().parents[2] / "proxy" / "dashboard"
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's: chromium)")
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +130,6 @@ def shown(page, what):
     return found
 
 
-@needs_chromium
 def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page):
     assert page.value("document.querySelector('#requests .model').textContent") == HOSTILE
     assert page.value("document.querySelectorAll('#requests .row')[1].innerText").endswith("context length exceeded")
@@ -140,7 +138,6 @@ def test_the_latest_requests_are_listed_with_what_was_kept_cut_and_left_out(page
     assert shown(page, "#state") == "live"
 
 
-@needs_chromium
 def test_the_totals_are_those_of_the_proxy(page, stage):
     found = httpx.get(f"{root(stage)}/overview?hours=24", trust_env=False, timeout=PATIENCE_SECONDS).json()
     page.until("document.querySelector('#total-requests').innerText === '14'")
@@ -158,7 +155,6 @@ def test_the_totals_are_those_of_the_proxy(page, stage):
     assert re.search(r"\d of 14 not answered · [\d.]+%", shown(page, "#upstreams"))
 
 
-@needs_chromium
 def test_what_is_wrong_comes_before_everything_else(page):
     page.until("document.querySelector('#troubles .bad')")
     assert re.match(r"\S*: 1 request was too long and could not be made to fit", shown(page, "#troubles .bad"))
@@ -168,7 +164,6 @@ def test_what_is_wrong_comes_before_everything_else(page):
     listed(page, 14)
 
 
-@needs_chromium
 def test_a_click_opens_the_messages_with_their_reasons(page):
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .messages li, #detail .messages details')")
@@ -185,7 +180,6 @@ def test_a_click_opens_the_messages_with_their_reasons(page):
     assert "old_exchange" not in shown(page, "#detail")
 
 
-@needs_chromium
 def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page):
     page.value("document.querySelectorAll('#requests .row')[2].click()")
     page.until("document.querySelector('#detail .artifact')")
@@ -207,7 +201,6 @@ def test_an_original_is_shown_beside_its_replacement_with_the_requests_key(page)
     assert page.value("localStorage.length + sessionStorage.length") == 0
 
 
-@needs_chromium
 def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page):
     page.value(f"agentKey = ['authorization', 'Bearer {KEY}']")
     page.value("document.querySelectorAll('#requests .row')[5].click()")
@@ -227,7 +220,6 @@ def test_what_was_taken_out_is_read_page_by_page_without_a_gap(page):
     assert "turn-8" in page.value(f"{one}.querySelectorAll('pre')[1].textContent")
 
 
-@needs_chromium
 def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page):
     page.value("document.querySelector('#requests .row').focus()")
     page.press("ArrowDown")
@@ -245,20 +237,17 @@ def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page):
     assert "context length exceeded" in page.value("document.activeElement.innerText")
 
 
-@needs_chromium
 def test_an_address_can_name_a_request(page, stage):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#turn-3")
     page.until("document.querySelector('#detail-title')")
     assert "turn-3" in shown(page, "#detail-title")
 
 
-@needs_chromium
 def test_an_address_that_names_nothing_shows_the_requests(page, stage):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#100%")
     page.until("document.querySelectorAll('#requests .row').length === 14")
 
 
-@needs_chromium
 def test_names_in_a_request_are_text(page):
     page.value("document.querySelectorAll('#requests .row')[0].click()")
     page.until("document.querySelector('#detail summary')")
@@ -274,7 +263,6 @@ def test_names_in_a_request_are_text(page):
 ROWS = "document.querySelectorAll('#requests .row')"
 
 
-@needs_chromium
 def test_requests_can_be_filtered_and_the_address_holds_the_filter(page):
     page.value("document.querySelector('[data-filter=troubled]').click()")
     page.until(f"{ROWS}.length < 14")
@@ -292,7 +280,6 @@ def test_requests_can_be_filtered_and_the_address_holds_the_filter(page):
     assert page.value("document.querySelector('#empty').hidden")
 
 
-@needs_chromium
 def test_a_second_send_shows_its_own_budget_and_not_the_window(page):
     """A refusal may leave less than the window that is known."""
     why = page.value("whyOf({ tokens_before: 5000, room_tokens: 313, window_tokens: 9000, attempts: 2 })")
@@ -300,7 +287,6 @@ def test_a_second_send_shows_its_own_budget_and_not_the_window(page):
     assert "9,000" not in why
 
 
-@needs_chromium
 def test_requests_are_chosen_by_their_agent(page):
     page.until("document.querySelector('#client').options.length > 1")
     page.value("document.querySelector('#client').value = 'python-httpx'")
@@ -333,7 +319,6 @@ def listed(page, count):
     return rows
 
 
-@needs_chromium
 @pytest.mark.parametrize("request_id", OWN_LIMITS)
 def test_the_limit_that_a_result_exceeded_is_named_with_its_setting(mixed_page, request_id):
     limit = OWN_LIMITS[request_id][-1]
@@ -344,7 +329,6 @@ def test_the_limit_that_a_result_exceeded_is_named_with_its_setting(mixed_page, 
     assert chips == ["1 long tool result cut", f"over {limit}"]
 
 
-@needs_chromium
 def test_filters_by_model_agent_and_status_combine(mixed_page):
     choose(mixed_page, status="4xx")
     assert len(listed(mixed_page, 6)) == 6
@@ -360,7 +344,6 @@ def test_filters_by_model_agent_and_status_combine(mixed_page):
     assert f"1 of {MIXED} requests" in shown(mixed_page, "#foot")
 
 
-@needs_chromium
 def test_each_problem_is_counted_once_and_a_click_lists_just_these(mixed_page):
     problems = "7"
     mixed_page.until(f"document.querySelector('#total-requests').innerText === '{MIXED}'")
@@ -373,7 +356,6 @@ def test_each_problem_is_counted_once_and_a_click_lists_just_these(mixed_page):
     assert mixed_page.value("location.hash") == "#?show=troubled"
 
 
-@needs_chromium
 def test_the_banner_names_the_worst_first_and_a_click_lists_exactly_its_requests(mixed_page):
     mixed_page.until("document.querySelector('#troubles .bad')")
     levels = "[...document.querySelectorAll('#troubles li')].map(one => [one.className, one.innerText])"
@@ -393,7 +375,6 @@ def test_the_banner_names_the_worst_first_and_a_click_lists_exactly_its_requests
     mixed_page.until(f"{ROWS}[1].getBoundingClientRect().bottom < innerHeight")
 
 
-@needs_chromium
 def test_an_upstream_with_errors_is_marked_and_shows_them_over_time(mixed_page):
     mixed_page.until("document.querySelector('#upstreams li')")
     assert mixed_page.value("document.querySelector('#upstreams li').className") == "warn"
@@ -405,14 +386,12 @@ def test_an_upstream_with_errors_is_marked_and_shows_them_over_time(mixed_page):
     assert mixed_page.value("document.querySelectorAll('#upstreams .error').length") >= 1
 
 
-@needs_chromium
 def test_a_request_that_the_proxy_refused_was_not_passed_on(mixed_page):
     mixed_page.value("openById('malformed')")
     mixed_page.until("document.querySelector('#detail .messages p')")
     assert shown(mixed_page, "#detail .messages") == "The proxy refused this request itself; nothing was sent."
 
 
-@needs_chromium
 def test_each_empty_list_says_why_it_is_empty(mixed_page):
     for show, words in (("cured", "No refusal had to be cured."), ("warned", "No request came with a warning.")):
         mixed_page.value(f"narrow({{ show: '{show}' }})")
@@ -423,7 +402,6 @@ def test_each_empty_list_says_why_it_is_empty(mixed_page):
     listed(mixed_page, MIXED)
 
 
-@needs_chromium
 def test_the_same_request_has_the_same_width_everywhere_and_what_did_not_fit_is_hatched(mixed_page):
     ends = "(one) => { const last = one.querySelectorAll('i'); const [end, all] = [last[last.length - 1], one]"
     ends += ".map(each => each.getBoundingClientRect()); return (end.right - all.left) / all.width; }"
@@ -437,7 +415,6 @@ def test_the_same_request_has_the_same_width_everywhere_and_what_did_not_fit_is_
     )
 
 
-@needs_chromium
 @pytest.mark.parametrize(
     ("state", "request_"),
     [
@@ -453,7 +430,6 @@ def test_a_request_under_way_says_what_it_is_doing(mixed_page, state, request_):
     assert mixed_page.value(f"stateOf({request_})") == state
 
 
-@needs_chromium
 def test_the_saved_list_has_the_rows_that_are_listed(mixed_page):
     choose(mixed_page, model="expired")
     listed(mixed_page, 2)
@@ -469,7 +445,6 @@ def test_the_saved_list_has_the_rows_that_are_listed(mixed_page):
     ]
 
 
-@needs_chromium
 def test_the_list_can_be_saved_and_a_spreadsheet_computes_nothing_of_it(page):
     page.value("URL.createObjectURL = (blob) => { window.saved = blob; return '#'; }")
     page.value("document.querySelector('#csv').click()")
@@ -482,7 +457,6 @@ def test_the_list_can_be_saved_and_a_spreadsheet_computes_nothing_of_it(page):
     assert '"python-httpx"' in lines[1]
 
 
-@needs_chromium
 @pytest.mark.parametrize("header", ["authorization", "x-api-key", "api-key"])
 def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page, header):
     page.value(
@@ -495,7 +469,6 @@ def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page, header):
     assert page.value("window.asked").index(header) == len(page.value("window.asked")) - 1
 
 
-@needs_chromium
 def test_an_address_can_name_a_view_and_what_is_searched_for(page, stage):
     page.open(f"{root(stage)}/?{uuid.uuid4()}#?q=turn-1&request=turn-11")
     page.until(f"{ROWS}.length === 3 && document.querySelector('#detail-title')")
@@ -504,7 +477,6 @@ def test_an_address_can_name_a_view_and_what_is_searched_for(page, stage):
     page.until("document.querySelector('.conversation')")
 
 
-@needs_chromium
 def test_requests_are_grouped_by_conversation_with_their_growth(page):
     page.value("document.querySelector('[data-view=conversations]').click()")
     page.until("document.querySelectorAll('.conversation').length === 1")  # in the others, no user has said anything
@@ -520,7 +492,6 @@ def test_requests_are_grouped_by_conversation_with_their_growth(page):
     page.until(f"{ROWS}.length === 14")
 
 
-@needs_chromium
 @pytest.mark.usefixtures("look_often")
 def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium, tmp_path):
     chromium.complaints.clear()
@@ -540,7 +511,6 @@ def test_a_request_appears_when_it_happens_and_older_ones_on_demand(chromium, tm
         chromium.open("about:blank")
 
 
-@needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_nothing_overflows_at_any_width_and_text_has_contrast(page, stage, width, dark):
@@ -571,7 +541,6 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@needs_chromium
 @pytest.mark.usefixtures("look_often")
 def test_a_request_under_way_is_shown_until_it_is_over(chromium, tmp_path):
     over = threading.Event()
@@ -600,7 +569,6 @@ def test_a_request_under_way_is_shown_until_it_is_over(chromium, tmp_path):
     assert chromium.value("document.title") != "pwned"
 
 
-@needs_chromium
 def test_a_proxy_that_is_gone_is_said_to_be(chromium, tmp_path):
     with contextlib.ExitStack() as stack:
         short_lived = stack.enter_context(world(tmp_path / "kept", model_server(8_000), [{}]))

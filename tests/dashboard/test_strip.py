@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.browser import CHROMIUM, browser
+from support.browser import browser
 from support.journey import KEY, call, long_text, result, world
 from support.upstream import model_server
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (Debian's: chromium)")
 HOSTILE = "<img src=x onerror=\"document.title='pwned'\">"
 TURNS = 12
 

@@ -6,29 +6,18 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-import httpx
 import pytest
-from support.journey import KEY, World, call, kept_in, long_text, one_call, result
+from support.journey import KEY, World, at, growing, kept_in, one_call
 from support.upstream import Sent
 
 CANARY = "canary-of-content"
-
-
-def at(world: World, path: str, method: str = "GET", **given: Any) -> httpx.Response:
-    return world.client.request(method, world.proxies[0].removesuffix("/v1") + path, **given)
-
-
-def growing(turns: int) -> dict[str, Any]:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": f"{CANARY} " * 300}]
-    for number in range(turns):
-        messages += [call(number), result(number, f"{CANARY}\n" + long_text(120, f"turn-{number}"))]
-    return {"model": "m", "messages": messages}
+TASK = f"{CANARY} " * 300
 
 
 def test_each_request_is_listed_and_opens_to_its_messages(build: Any) -> None:
     world = build(8_000)
     for turn in range(1, 12):
-        assert world.ask(growing(turn), x_request_id=f"turn-{turn}").status_code == 200
+        assert world.ask(growing(turn, TASK), x_request_id=f"turn-{turn}").status_code == 200
     done = world.logged("request_done", 11)
     found = at(world, "/decisions?limit=5").json()
     assert [one["request_id"] for one in found["decisions"]] == [f"turn-{turn}" for turn in range(11, 6, -1)]
@@ -41,7 +30,7 @@ def test_each_request_is_listed_and_opens_to_its_messages(build: Any) -> None:
         newest.items() >= {name: done[-1][name] for name in ("tokens_after", "edits", "own_ms", "prefix_kept")}.items()
     )
     detail = at(world, "/decisions/turn-11").json()
-    assert [block["role"] for block in detail["blocks"]] == [m["role"] for m in growing(11)["messages"]]
+    assert [block["role"] for block in detail["blocks"]] == [m["role"] for m in growing(11, TASK)["messages"]]
     assert sum(block["tokens_after"] > 0 for block in detail["blocks"]) == len(world.upstream.last.messages)
     gone = [block for block in detail["blocks"] if not block["tokens_after"]]
     assert gone
@@ -83,7 +72,7 @@ def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:
         seen.append(at(world, "/decisions").json())
 
     world: World = build(8_000, look)
-    assert world.ask(growing(12), x_request_id="waiting").status_code == 200
+    assert world.ask(growing(12, TASK), x_request_id="waiting").status_code == 200
     world.logged("request_done")
     (running,) = seen[0]["running"]
     assert (running["request_id"], running["model"], running["outcome"]) == ("waiting", "m", "running")
@@ -96,7 +85,7 @@ def test_a_request_that_waits_for_its_answer_is_under_way(build: Any) -> None:
 def test_the_prefix_stays_the_same_while_nothing_is_cut(build: Any) -> None:
     world = build(128_000)
     for turn in range(2, 9):
-        world.ask(growing(turn))
+        world.ask(growing(turn, TASK))
     done = world.logged("request_done", 7)
     assert [line.get("prefix_kept") for line in done] == [None] + [1.0] * 6
     for before, after in zip(world.upstream.sent, world.upstream.sent[1:], strict=False):
@@ -105,7 +94,7 @@ def test_the_prefix_stays_the_same_while_nothing_is_cut(build: Any) -> None:
 
 def test_an_overflow_that_was_cured_is_counted_as_one(build: Any) -> None:
     world = build(6_000, defaults={"context_window": 128_000})
-    assert world.ask(growing(12)).status_code == 200
+    assert world.ask(growing(12, TASK)).status_code == 200
     (line,) = world.logged("request_done")
     found = at(world, "/decisions").json()
     assert (found["totals"]["unanswered"], found["totals"]["cured"]) == (0, 1)
@@ -115,7 +104,7 @@ def test_an_overflow_that_was_cured_is_counted_as_one(build: Any) -> None:
 def test_a_second_send_is_named_after_its_conversation(build: Any) -> None:
     world = build(6_000, defaults={"context_window": 128_000})
     for turns in (1, 12):
-        assert world.ask(growing(turns)).status_code == 200
+        assert world.ask(growing(turns, TASK)).status_code == 200
     first, refused = world.logged("request_done", 2)
     assert refused["attempts"] == 2
     assert first["conversation"] == refused["conversation"] != ""
@@ -123,7 +112,7 @@ def test_a_second_send_is_named_after_its_conversation(build: Any) -> None:
 
 def test_what_was_only_observed_saved_nothing(build: Any) -> None:
     world = build(8_000, mode="observe")
-    world.ask(growing(12))
+    world.ask(growing(12, TASK))
     world.logged("request_done")
     found = at(world, "/decisions").json()
     assert found["totals"]["tokens_saved"] == 0
@@ -140,7 +129,7 @@ def test_an_id_of_the_client_may_hold_anything_that_is_seen(build: Any) -> None:
 
 def test_a_dry_run_shows_what_a_real_request_then_gets_and_leaves_no_trace(build: Any) -> None:
     world = build(8_000)
-    body = json.dumps(growing(12)).encode()
+    body = json.dumps(growing(12, TASK)).encode()
     before = kept_in(world.folder)
     answer = at(world, "/explain", "POST", content=body)
     assert answer.status_code == 200

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.journey import call, long_text, one_call, result
+from support.journey import growing, long_text, one_call
 
-
-def growing(turns: int) -> dict[str, Any]:
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "canary of content " * 30}]
-    for number in range(turns):
-        messages += [call(number), result(number, long_text(120, f"turn-{number}"))]
-    return {"model": "m", "messages": messages}
+TASK = "canary of content " * 30
 
 
 def test_every_line_that_a_request_causes_carries_its_id(build: Any) -> None:
@@ -24,7 +19,7 @@ def test_every_line_that_a_request_causes_carries_its_id(build: Any) -> None:
 
 def test_the_lines_of_a_second_send_say_what_it_changes(build: Any) -> None:
     world = build(6_000, defaults={})
-    assert world.ask(growing(12), x_request_id="twice").status_code == 200
+    assert world.ask(growing(12, TASK), x_request_id="twice").status_code == 200
     world.logged("request_done")
     (again,) = world.log("overflow_retried")
     assert again["tokens_after"] <= again["goal_tokens"], "the goal that was used"
@@ -45,7 +40,7 @@ def test_the_limits_of_a_model_are_logged_when_first_used_and_when_others_hold(b
     (guessed,) = world.log("model_limits")
     assert (guessed["window_tokens"], guessed["window_from"], guessed["window_is"]) == (128_000, "default", "guessed")
     for _ in range(2):
-        world.ask(growing(12))
+        world.ask(growing(12, TASK))
     world.logged("request_done", 5)
     _, learned = world.log("model_limits")
     assert (learned["window_tokens"], learned["window_is"]) == (6_000, "learned")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import redis
-from support.journey import World, one_call
+from support.journey import World, at, one_call
 from support.state_server import StateServer, needs_state_server
 from support.waiting import wait_until
 
@@ -119,23 +119,19 @@ def test_the_command_makes_all_replicas_forget(
     assert "only this machine has forgotten" in capsys.readouterr().err
 
 
-def at(world: World, path: str, proxy: int) -> Any:
-    answer = world.client.get(world.proxies[proxy].removesuffix("/v1") + path)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
 def test_each_replica_shows_what_it_has_served_and_names_itself_and_its_log(
     build: Any, server: StateServer, tmp_path: Path
 ) -> None:
     world = replicas(build, server, tmp_path)
     for number in range(3):
         world.ask(chat("why?"), proxy=number % 2, x_request_id=f"r{number}")
-    assert [[row["request_id"] for row in at(world, "/decisions", proxy)["decisions"]] for proxy in (0, 1)] == [
+    assert [
+        [row["request_id"] for row in at(world, "/decisions", proxy=proxy).json()["decisions"]] for proxy in (0, 1)
+    ] == [
         ["r2", "r0"],
         ["r1"],
     ]
-    about = at(world, "/overview", 1)["proxy"]
+    about = at(world, "/overview", proxy=1).json()["proxy"]
     assert about["replica"] == socket.gethostname()
     assert about["log"]
 

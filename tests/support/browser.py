@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from support.waiting import PATIENCE_SECONDS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -127,7 +129,8 @@ class Page:
 @contextlib.contextmanager
 def browser(folder: Path) -> Iterator[Page]:
     """A page of a browser that starts fresh, its files in `folder`."""
-    assert CHROMIUM is not None
+    if CHROMIUM is None:
+        pytest.skip("no Chromium is installed (Debian's: chromium)")
     to_read, to_write = os.pipe()
     from_read, from_write = os.pipe()
     pipes = [str(to_read), str(from_write)]

@@ -154,6 +154,19 @@ def one_call(text: str, name: str = "bash", **members: Any) -> dict[str, Any]:
     }
 
 
+def growing(turns: int, task: str) -> dict[str, Any]:
+    """A request after so many calls, whose results have lines that begin with the first word of the task."""
+    messages: list[dict[str, Any]] = [{"role": "user", "content": task}]
+    for number in range(turns):
+        messages += [call(number), result(number, long_text(120, f"{task.split(maxsplit=1)[0]}-{number}"))]
+    return {"model": "m", "messages": messages}
+
+
+def at(world: World, path: str, method: str = "GET", *, proxy: int = 0, **given: Any) -> httpx.Response:
+    """What the operator's API responds."""
+    return world.client.request(method, world.proxies[proxy].removesuffix("/v1") + path, **given)
+
+
 def long_text(lines: int, word: str = "line") -> str:
     """Lines that are all different."""
     return "".join(f"{word} {number}: value {number * 7919 % 10007}\n" for number in range(lines))
