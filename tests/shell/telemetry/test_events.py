@@ -1,42 +1,19 @@
 """The lines of the log about a plan."""
 
-import json
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
-from support.planners import Models
+from support.planners import TENANT, body, planner, run
+from support.strategies import system, user
 
-from proxy.config import Settings
-from proxy.core.models import ModelProfile
-from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import Recorder
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.shell.telemetry.recorder import MAX_RANGES, WARNING_SECONDS, ranges
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
-def conversation(turns, lines=120):
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Why?"}]
-    for turn in range(turns):
-        function = {"name": "bash", "arguments": "{}"}
-        messages.append(
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": f"c{turn}", "type": "function", "function": function}],
-            }
-        )
-        text = "".join(f"turn {turn} line {number}\n" for number in range(lines))
-        messages.append({"role": "tool", "tool_call_id": f"c{turn}", "content": text})
-    return messages
-
-
-async def planned(messages, window_tokens=8000, **members):
-    planner = Planner(Pipelines(Settings()), Models(lambda model, _: ModelProfile(model, window_tokens)))
-    body = json.dumps({"model": "m", "messages": messages, **members}).encode()
-    return await planner.plan(CHAT_COMPLETIONS, b"tenant", body)
+async def planned(turns, size=60, **members):
+    return await planner().plan(CHAT_COMPLETIONS, TENANT, body(run(turns, size), **members))
 
 
 def logged(plan):
@@ -49,7 +26,7 @@ def logged(plan):
 
 
 async def test_each_changed_message_is_one_line_and_the_summary_names_them_and_their_artifacts():
-    plan = await planned(conversation(12))
+    plan = await planned(80)
     log = logged(plan)
     (summary,) = [line for line in log if line["event"] == "request_planned"]
     lines = [line for line in log if line["event"] == "edit"]
@@ -66,8 +43,8 @@ async def test_each_changed_message_is_one_line_and_the_summary_names_them_and_t
 
 
 async def test_a_change_of_the_request_itself_is_in_the_summary_and_no_message_has_a_line():
-    assert "request_planned" not in [line["event"] for line in logged(await planned(conversation(1, 2)))]
-    log = logged(await planned(conversation(1, 2), max_tokens=50_000))
+    assert "request_planned" not in [line["event"] for line in logged(await planned(1, 2))]
+    log = logged(await planned(1, 2, max_tokens=50_000))
     (summary,) = [line for line in log if line["event"] == "request_planned"]
     assert (summary["edits"], summary["changed"], summary["left_out"]) == ({"clamp_reply": 1}, "", "")
     assert "edit" not in [line["event"] for line in log]
@@ -76,13 +53,13 @@ async def test_a_change_of_the_request_itself_is_in_the_summary_and_no_message_h
 async def test_the_first_cut_of_a_conversation_is_one_line_that_says_whose_it_is_at_which_turn_and_what_it_lost():
     recorder = Recorder(Metrics())
     with capture_logs() as log:
-        for turns in (1, 12, 13):
+        for turns in (1, 80, 81):
             record = recorder.begin(f"req-{turns}")
             record.client = "crush"
-            record.note_plan(await planned(conversation(turns)))
+            record.note_plan(await planned(turns))
             recorder.plan_made(record)
     (line,) = [line for line in log if line["event"] == "conversation_cut"]
-    assert (line["request_id"], line["client"], line["model"], line["turn"]) == ("req-12", "crush", "m", 13)
+    assert (line["request_id"], line["client"], line["model"], line["turn"]) == ("req-80", "crush", "m", 81)
     assert record.planned is not None
     assert line["conversation"] == record.planned.last_sent.conversation
     assert line["edits"]["old_exchange"] > 1
@@ -93,12 +70,12 @@ async def test_a_warning_that_repeats_for_a_model_comes_once_in_a_while_with_a_c
     now = [1_000.0]
     monkeypatch.setattr("proxy.shell.telemetry.recorder.time.monotonic", lambda: now[0])
     recorder = Recorder(Metrics())
-    system = {"role": "system", "content": "word " * 5_000}
     with capture_logs() as log:
         for number in range(7):
             now[0] += WARNING_SECONDS / 4
             record = recorder.begin(f"req-{number}")
-            record.note_plan(await planned([system, {"role": "user", "content": f"{number}"}]))
+            content = body([system("word " * 3_500), user(f"{number}")])
+            record.note_plan(await planner().plan(CHAT_COMPLETIONS, TENANT, content))
             recorder.plan_made(record)
     told = [line for line in log if line["event"] == "system_text_long"]
     assert [(line["request_id"], line["times"]) for line in told] == [("req-0", 1), ("req-4", 4)]
@@ -106,7 +83,7 @@ async def test_a_warning_that_repeats_for_a_model_comes_once_in_a_while_with_a_c
 
 async def test_the_lines_of_one_plan_are_bounded(monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.recorder.MAX_EDIT_LINES", 2)
-    log = logged(await planned(conversation(12)))
+    log = logged(await planned(80))
     assert len([line for line in log if line["event"] == "edit"]) == 2
 
 

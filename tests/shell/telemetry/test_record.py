@@ -6,13 +6,11 @@ import time
 import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
-from support.planners import Models
+from support import planners
+from support.strategies import exchange, system, user
 
-from proxy.config import Settings
-from proxy.core.models import ModelProfile
 from proxy.core.overflow import AttemptKind, Cure
 from proxy.errors import UpstreamTimeout
-from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.telemetry.metrics import Metrics
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
@@ -30,24 +28,12 @@ def recorder(metrics):
     return Recorder(metrics)
 
 
-def planner(window_tokens=128000):
-    pipelines = Pipelines(Settings())
-    return Planner(pipelines, Models(lambda model, _: ModelProfile(model, window_tokens)))
+def body(text, *, said="canary", **members):
+    return planners.body([system(said), user("canary"), *exchange([text], first_call=0)], **{"tools": [], **members})
 
 
-def body(text, *, system="canary", model="m", **members):
-    call = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-    messages = [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "canary"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": text},
-    ]
-    return json.dumps({"model": model, "messages": messages, **members}).encode()
-
-
-async def planned_for(content, window_tokens=128000):
-    return await planner(window_tokens).plan(CHAT_COMPLETIONS, b"owner", content)
+async def planned_for(content):
+    return await planners.planner(128_000).plan(CHAT_COMPLETIONS, planners.TENANT, content)
 
 
 async def recorded(recorder, planned):
@@ -73,8 +59,8 @@ async def test_a_plan_that_changes_something_is_logged_with_its_sizes(recorder, 
     assert plan["chars_after"] < plan["chars_before"]
     assert (plan["messages_before"], plan["messages_dropped"], plan["truncated"]) == (4, 0, True)
     assert plan["edits"] == done["edits"] == {"retrieval_tool": 1, "truncate_tool_output": 1}
-    assert (truncated["tool"], truncated["original_chars"]) == ("bash", len(LONG))
-    assert truncated["artifact"].startswith("tool_bash_")
+    assert (truncated["tool"], truncated["original_chars"]) == ("read_file", len(LONG))
+    assert truncated["artifact"].startswith("tool_read_file_")
     setting = truncated["limit"].partition("=")[0]
     cut = f'context_proxy_cut_results_total{{limit="{setting}"}} 1.0'
     assert cut in metrics.exposed().decode()
@@ -90,7 +76,7 @@ async def test_a_plan_that_changes_nothing_and_a_request_that_was_not_read_are_o
 
 
 async def test_no_content_is_in_any_line_or_header(recorder):
-    planned = await planned_for(body(LONG, system="canary " * 40_000))
+    planned = await planned_for(body(LONG, said="canary " * 40_000))
     log = await recorded(recorder, planned)
     record = RequestRecord("req-1", started=0.0, planned=planned)
     assert "canary" not in json.dumps(log)
@@ -106,13 +92,12 @@ async def test_the_name_of_a_model_is_bounded(recorder):
 async def test_a_system_text_over_half_of_the_room_is_reported_for_a_new_conversation_only(
     recorder, window_tokens, warned
 ):
-    content = body("short" if warned else LONG, system="word " * 10_000)
-    one = planner(window_tokens)
-    first = await one.plan(CHAT_COMPLETIONS, b"owner", content)
-    again = await one.plan(CHAT_COMPLETIONS, b"owner", content)
+    content = body("short" if warned else LONG, said="word " * 8_000)
+    one = planners.planner(window_tokens)
+    first, again = [await one.plan(CHAT_COMPLETIONS, planners.TENANT, content) for _ in range(2)]
     lines = [line for line in await recorded(recorder, first) if line["event"] == "system_text_long"]
-    system = first.plan.blocks[0].tokens_after
-    assert [(line["tokens"], line["log_level"]) for line in lines] == [(system, "warning")] * warned
+    size = first.plan.blocks[0].tokens_after
+    assert [(line["tokens"], line["log_level"]) for line in lines] == [(size, "warning")] * warned
     assert "system_text_long" not in [line["event"] for line in await recorded(recorder, again)]
 
 
