@@ -62,19 +62,19 @@ def test_three_hundred_messages_fit_on_a_screen(explain):
     assert "canary" not in output
 
 
-def test_what_came_with_the_request_does_not_steer_the_terminal(explain):
-    request = conversation(10, 2_000)
+@pytest.mark.parametrize("flags", [(), ("--diff",)])
+def test_what_came_with_the_request_does_not_steer_the_terminal(explain, flags):
+    request = conversation(10)
     request["model"] = HOSTILE
     for message in request["messages"]:
         for call in message.get("tool_calls", ()):
             call["function"]["name"] = HOSTILE
+    request["messages"][3]["content"] = f"{HOSTILE}\n" * 3_000
     request["messages"].append({"role": HOSTILE, "content": "x"})
-    status, output, _ = explain(request)
+    status, output, _ = explain(request, *flags, window=200_000)
     assert status == 0
-    assert "\x1b" not in output
-    assert "\u202e" not in output
-    assert "\x07" not in output
-    assert "[bold]bold" in output, "markup is text"
+    assert not set("\x1b\u202e\x07") & set(output)
+    assert "[bold]bold[/bold]" in output, "markup is text"
 
 
 def test_json_output_has_the_same_content(explain):
@@ -96,12 +96,6 @@ def test_json_output_has_the_same_content(explain):
 
 def test_standard_input_will_do(explain):
     assert explain(conversation(), by_stdin=True) == explain(conversation())
-
-
-def test_a_request_that_fits_is_reported_as_forwarded_unchanged(explain):
-    status, output, _ = explain(conversation(2))
-    assert status == 0
-    assert "forwarded unchanged" in output
 
 
 def test_a_change_beside_the_messages_is_named_as_in_the_log(explain):
@@ -126,7 +120,8 @@ def test_what_does_not_fit_by_an_estimate_is_sent_and_said_to_be_too_large(expla
     status, output, _ = explain(request)
     assert status == 0
     assert "more than the prompt budget, by an estimate: the upstream decides" in output
-    assert "more than the prompt budget" not in explain(conversation(2))[1]
+    status, output, _ = explain(conversation(2))
+    assert (status, output.splitlines()[-1]) == (0, "It would be forwarded unchanged.")
 
 
 @pytest.mark.parametrize(
@@ -199,15 +194,6 @@ def test_what_is_left_out_and_what_is_said_of_it_is_seen(explain):
     assert len(output.splitlines()) < 150
     assert "omission_note" in output
     assert "It would be refused" not in output
-
-
-def test_a_difference_does_not_steer_the_terminal(explain):
-    request = conversation(2)
-    request["messages"][3]["content"] = f"{HOSTILE}\n" * 3_000
-    _, output, _ = explain(request, "--diff", window=200_000)
-    assert "\x1b" not in output
-    assert "\u202e" not in output
-    assert "[bold]bold[/bold]" in output
 
 
 def test_media_that_go_behind_their_batch_are_shown_as_put_in(explain):
