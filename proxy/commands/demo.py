@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from proxy.commands.screen import complain, number
+from proxy.commands.screen import complain
 from proxy.demo import (
     TURNS_BESIDE_HOPS,
     Brief,
@@ -38,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
     is_watched = sys.stdout.isatty() and sys.stdin.isatty() and not options.once
     say(
         f"An agent traces a failure through {brief.turns - TURNS_BESIDE_HOPS} services: {brief.turns} turns, each with "
-        f"a tool output to read. Its model has a window of {number(brief.window_tokens)} tokens and refuses what is "
+        f"a tool output to read. Its model has a window of {brief.window_tokens:,} tokens and refuses what is "
         "longer. It works twice; only its base URL differs. The incident is made up; sockets, tokens and the proxy are "
         "real.\n"
     )
@@ -79,8 +79,8 @@ def line(side: str, turn: Turn) -> str:
     """One turn in a line: the last call, on which the next step depends, and the sizes in tokens."""
     tool, _, about = turn.steps[-1].partition(" ") if turn.steps else ("answer", "", "")
     did = "refused" if turn.refusal else f"{tool} {about.rpartition('/')[2]}".strip()
-    saw = "" if turn.refusal else f", model saw {number(turn.prompt_tokens):>7}"
-    sent = f"sent {number(turn.conversation_tokens):>7}"
+    saw = "" if turn.refusal else f", model saw {turn.prompt_tokens:>7,}"
+    sent = f"sent {turn.conversation_tokens:>7,}"
     return f"{side:<6} turn {turn.number:>2}  {did:<24} {sent}{saw}{' (twice)' if turn.attempts > 1 else ''}"
 
 
@@ -115,7 +115,7 @@ def verdict(contest: Contest) -> str:
     window, direct, proxied = contest.brief.window_tokens, contest.direct, contest.proxied
     ends = [_end(run, contest.brief.turns) for run in (direct, proxied)]
     most = max(turn.conversation_tokens for turn in proxied.turns)
-    sizes = f"{most / window:.1f} times the window ({number(most)} of {number(window)} tokens)"
+    sizes = f"{most / window:.1f} times the window ({most:,} of {window:,} tokens)"
     size = "" if proxied.refusal or most <= window else f", with a conversation {sizes}"
     return f"Directly the agent {ends[0]}; through the proxy it {ends[1]}{size}."
 

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 
 from proxy.app import create_app
 from proxy.commands.agents import Agent
-from proxy.commands.screen import complain, number, plain
+from proxy.commands.screen import complain, plain
 from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
 from proxy.reloading import leads_here
 from proxy.shell.artifacts import OWNER_FILE, TRIAL_KEY, TROUBLE, create_folder, reason_of
@@ -141,7 +141,7 @@ def _examined(
     if model is not None:
         profile = resolver.profile(model)
         state: State = "note" if profile.window_is_guessed else "ok"
-        window = f"{number(profile.window_tokens)} tokens for {model}: {stated_by(profile, 'window_tokens')}"
+        window = f"{profile.window_tokens:,} tokens for {model}: {stated_by(profile, 'window_tokens')}"
         yield Diagnosis("window", state, window, HOW_TO_STATE_A_WINDOW if profile.window_is_guessed else "")
         counter = counter_for(profile.tokenizer, profile.model)
         kind = "the model's own" if counter.exact else "an estimate until the upstream has counted a request"
@@ -223,10 +223,10 @@ def _one_to_try(settings: Settings, one: UpstreamSettings, resolver: ModelResolv
 def _agent(agent: Agent, window_tokens: int) -> Diagnosis:
     if agent.least_window is None or agent.prompt_tokens is None:
         return Diagnosis("agent", "note", f"how much room {agent.name} needs is unknown")
-    needs = f"the system text and tools of {agent.name} {agent.version} have {number(agent.prompt_tokens)} tokens"
+    needs = f"the system text and tools of {agent.name} {agent.version} have {agent.prompt_tokens:,} tokens"
     if agent.least_window <= window_tokens:
         return Diagnosis("agent", "ok", f"{needs}; each MCP server adds its own")
-    sizes = f"{number(agent.least_window)}; this one has {number(window_tokens)}"
+    sizes = f"{agent.least_window:,}; this one has {window_tokens:,}"
     variable = "".join(f", {name}={text}" for name, text in agent.at_maker.items())
     advice = f"a larger window (Ollama: OLLAMA_CONTEXT_LENGTH), another model, or fewer tools{variable}"
     return Diagnosis("agent", "wrong", f"{needs}, which with a reply need a window of {sizes}", advice)

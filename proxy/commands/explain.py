@@ -15,7 +15,7 @@ from itertools import groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from proxy.commands.screen import complain, number, plain, show
+from proxy.commands.screen import complain, plain, show
 from proxy.config import Settings
 from proxy.core.conversation import Message
 from proxy.errors import MalformedRequest
@@ -106,7 +106,7 @@ def _verdict(explanation: Explanation) -> str:
         return "That is more than the prompt budget, by an estimate: the upstream decides."
     if not explanation.planned.changed:
         return "It would be forwarded unchanged."
-    return f"It would be sent with {number(explanation.planned.tokens_after)} tokens."
+    return f"It would be sent with {explanation.planned.tokens_after:,} tokens."
 
 
 def difference(explanation: Explanation, blocks: Sequence[Block]) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _together(indices: Sequence[int], blocks: Sequence[Block], fate: str) -> Ite
     if indices:
         tokens = sum(blocks[at].tokens_before for at in indices)
         why = "".join(f" ({reason})" for reason in blocks[indices[0]].reasons)
-        yield f"messages {_numbers(indices[0], indices[-1])}: {fate}{why}, {number(tokens)} tokens"
+        yield f"messages {_numbers(indices[0], indices[-1])}: {fate}{why}, {tokens:,} tokens"
 
 
 def _numbers(first: int, last: int) -> str:
@@ -141,7 +141,7 @@ def _title(at: int | None, blocks: Sequence[Block], sent: Message | None) -> str
     if at is None:
         return plain(f"put in: {sent.role if sent is not None else ''}")
     one = blocks[at]
-    sizes = f"{number(one.tokens_before)} to {number(one.tokens_after)} tokens"
+    sizes = f"{one.tokens_before:,} to {one.tokens_after:,} tokens"
     return plain(f"message {at}: {', '.join(filter(None, (one.role, one.tool, sizes, *one.reasons)))}")
 
 
@@ -152,7 +152,7 @@ def _stretches(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         stretch = list(run)
         half = SHOWN_LINES // 2
         if len(stretch) > SHOWN_LINES:
-            stretch[half:-half] = [f"... {number(len(stretch) - SHOWN_LINES)} lines"]
+            stretch[half:-half] = [f"... {len(stretch) - SHOWN_LINES:,} lines"]
         for line in map(plain, stretch):
             rest = len(line) - LINE_CHARS
-            yield line if rest <= 0 else f"{line[:LINE_CHARS]} ... {number(rest)} characters"
+            yield line if rest <= 0 else f"{line[:LINE_CHARS]} ... {rest:,} characters"

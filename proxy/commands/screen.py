@@ -79,11 +79,3 @@ def plain(text: str) -> str:
     'a\ufffd[31m\ufffdb'
     """
     return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
-
-
-def number(count: int) -> str:
-    """
-    >>> number(12345)
-    '12,345'
-    """
-    return f"{count:,}"

@@ -11,7 +11,7 @@ import json
 import secrets
 from typing import Any, Final
 
-from proxy.commands.screen import complain, number, show
+from proxy.commands.screen import complain, show
 from proxy.config import Settings
 from proxy.shell.operator import NONCE_HEADER, PROOF_HEADER, Announcement, announcements, is_proven, proof_of
 
@@ -61,6 +61,6 @@ def in_words(served: dict[str, int]) -> str:
     >>> in_words({"requests": 1, "fitted": 1, "cured": 0, "tokens_saved": 12000})
     '1 request, 1 made to fit, 0 cured after a refusal, 12,000 tokens saved'
     """
-    requests = "1 request" if served["requests"] == 1 else f"{number(served['requests'])} requests"
-    fitted, cured, saved = (number(served[name]) for name in ("fitted", "cured", "tokens_saved"))
+    requests = "1 request" if served["requests"] == 1 else f"{served['requests']:,} requests"
+    fitted, cured, saved = (f"{served[name]:,}" for name in ("fitted", "cured", "tokens_saved"))
     return f"{requests}, {fitted} made to fit, {cured} cured after a refusal, {saved} tokens saved"
