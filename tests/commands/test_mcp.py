@@ -3,7 +3,6 @@
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +11,6 @@ from proxy.commands import artifacts as command
 from proxy.config import Settings
 from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = {

@@ -128,19 +128,7 @@ async def test_a_locked_file_is_written_when_it_is_free_again(start, tmp_path, m
     assert await start().ids() == ["b", "a"], "from the file"
 
 
-async def test_an_unwritable_folder_is_reported_once_and_memory_replaces_it(start, tmp_path):
-    (tmp_path / "file").write_text("no folder")
-    one = start(tmp_path / "file" / "decisions.db")
-    with capture_logs() as log:
-        for number in range(10):
-            one.serve(str(number))
-            await one.history.write()
-        assert (await one.ids())[0] == "9"
-    assert [line["event"] for line in log] == ["decisions_not_kept"]
-    assert one.history.problem
-
-
-async def test_of_what_waits_the_newest_is_kept(start, tmp_path, monkeypatch):
+async def test_an_unwritable_folder_is_reported_once_and_of_what_waits_the_newest_is_kept(start, tmp_path, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.history.MAX_WAITING", 50)
     obstacle = tmp_path / "data"
     obstacle.write_text("no folder")
@@ -148,9 +136,11 @@ async def test_of_what_waits_the_newest_is_kept(start, tmp_path, monkeypatch):
     with capture_logs() as log:
         for number in range(200):
             one.serve(str(number))
-        await one.history.write()
+            if number % 20 == 19:
+                await one.history.write()
         assert await one.ids() == [str(number) for number in range(199, 149, -1)]
         assert [line["event"] for line in log] == ["decisions_not_kept"]
+        assert one.history.problem
         obstacle.unlink()
         one.now += RETRY_SECONDS
         one.serve("200")
