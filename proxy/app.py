@@ -8,7 +8,7 @@ import functools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from msgspec import Struct, field
@@ -52,7 +52,6 @@ from proxy.shell.telemetry.metrics import Metrics
 if TYPE_CHECKING:
     from proxy.shell.models.shared_state import SharedLearning
     from proxy.shell.references.fetch import Fetcher
-    from proxy.shell.resources.state_contact import StateContact
     from proxy.shell.telemetry.tracing import Tracer
 
 REFRESH_SECONDS: Final = 2
@@ -74,10 +73,6 @@ async def _follow(learning: Learning) -> None:
     while True:
         await asyncio.sleep(REFRESH_SECONDS)
         await asyncio.to_thread(learning.refresh)
-
-
-Replicas: TypeAlias = "tuple[StateContact | None, SharedLearning | None]"
-"""The server through which replicas share lessons, and what shares them; None without."""
 
 
 async def _show_load(services: Services) -> None:
@@ -139,8 +134,8 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     metrics, tracer = inherited.metrics, _tracer(settings)
     history = inherited.history = inherited.history or History(settings.data_dir / FILE_NAME, _stored(settings))
     folder = create_folder(settings)
-    tenants = create_tenants(settings, folder)
-    store = _store(settings, folder, tenants, metrics)
+    tenants = create_tenants(settings)
+    store = _store(settings, folder, metrics)
     reader = ArtifactReader(folder, retention_days=settings.artifacts.retention_days, language=settings.language)
     tools, ways = ArtifactTools(reader, settings.language), AccessResolver(settings.artifacts, folder.place_of(""))
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
@@ -148,11 +143,11 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     shared = Shared(store, reader, tools, tenants, recorder, resolver)
     routes = _routes(settings, shared)
     models = [route.planner.models for route in routes.all]
-    replicas = _replicas(settings, models, tenants, metrics)
+    sharing = _sharing(settings, models, tenants, metrics)
     readiness, workload, priced = _readiness(settings, routes, store), Workload(), _priced(settings, models)
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
-    if (contact := replicas[0]) is not None:
-        notes["state"] = lambda: contact.problem
+    if sharing is not None:
+        notes["state"] = lambda: sharing.problem
     return Services(
         server=settings.server,
         routes=routes,
@@ -172,7 +167,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         history=history,
         overview=Overview(settings, history, readiness.problems, priced, folder.address, notes.get("state")),
         explainer=Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
-        running=functools.partial(_running, settings, shared, tracer, replicas, priced),
+        running=functools.partial(_running, settings, shared, folder, tracer, sharing, priced),
     )
 
 
@@ -180,8 +175,9 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
 async def _running(
     settings: Settings,
     shared: Shared,
+    folder: ArtifactFolder,
     tracer: Tracer | None,
-    replicas: Replicas,
+    sharing: SharedLearning | None,
     priced: Sequence[Priced],
     services: Services,
 ) -> AsyncIterator[None]:
@@ -199,13 +195,14 @@ async def _running(
         for one in models:
             one.start()
             at_the_end.callback(asyncio.create_task(_follow(one.learning)).cancel)
-        await at_the_end.enter_async_context(_sharing(*replicas))
+        if sharing is not None:
+            await at_the_end.enter_async_context(sharing.running())
         for work in (
             history.write_for_ever(),
             give_memory_back(services.workload),
             _show_load(services),
             _prepare_for_refusals(),
-            look_after(settings.data_dir, shared.tenants),
+            look_after(settings.data_dir, shared.tenants, folder),
         ):
             at_the_end.callback(asyncio.create_task(work).cancel)
         await shared.store.start()
@@ -269,30 +266,16 @@ def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Read
     return Readiness(upstreams, {"store": store.trouble}, noted=() if settings.artifacts.url is None else ("store",))
 
 
-def _replicas(settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics) -> Replicas:
-    """The server through which replicas share lessons, if there is one."""
-    if settings.state.url is None:
-        return None, None
+def _sharing(
+    settings: Settings, models: Sequence[ModelResolver], tenants: Tenants, metrics: Metrics
+) -> SharedLearning | None:
+    """What shares lessons with other replicas, if anything does."""
+    if settings.state.url is None or not settings.learning.enabled:
+        return None
     from proxy.shell.models.shared_state import SharedLearning  # noqa: PLC0415 - needs an extra
-    from proxy.shell.resources.state_contact import StateContact  # noqa: PLC0415 - needs an extra
 
-    contact = StateContact(settings.state.url, lambda: tenants.fleet, metrics.counters["state_failures"].inc)
-    if not settings.learning.enabled:
-        return contact, None
-    return contact, SharedLearning(contact, {one.learning.upstream: one.learning for one in models})
-
-
-@contextlib.asynccontextmanager
-async def _sharing(contact: StateContact | None, lessons: SharedLearning | None) -> AsyncIterator[None]:
-    """While the application runs, lessons are exchanged with other replicas."""
-    async with contextlib.AsyncExitStack() as at_the_end:
-        if contact is not None:
-            at_the_end.push_async_callback(contact.close)
-            await contact.start()
-        if lessons is not None:
-            at_the_end.push_async_callback(lessons.close)
-            await lessons.start()
-        yield
+    learning = {one.learning.upstream: one.learning for one in models}
+    return SharedLearning(settings.state.url, tenants.fleet, learning, metrics.counters["state_failures"].inc)
 
 
 def _mcp(tools: ArtifactTools, rights: ArtifactRights) -> AbstractAsyncContextManager[ASGIApp]:
@@ -312,7 +295,7 @@ def _tracer(settings: Settings) -> Tracer | None:
     return Tracer({**addresses, "": settings.upstream.base_url})
 
 
-def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics: Metrics) -> ArtifactStore:
+def _store(settings: Settings, folder: ArtifactFolder, metrics: Metrics) -> ArtifactStore:
     return ArtifactStore(
         folder,
         retention_days=settings.artifacts.retention_days,
@@ -320,7 +303,6 @@ def _store(settings: Settings, folder: ArtifactFolder, tenants: Tenants, metrics
         on_saved=metrics.saved,
         on_swept=metrics.stored,
         on_failed=metrics.counters["store_failures"].inc,
-        on_emptied=tenants.agree,
     )
 
 

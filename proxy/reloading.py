@@ -18,7 +18,7 @@ from fastapi import FastAPI
 
 from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
-from proxy.shell.artifacts import unwritable
+from proxy.shell.artifacts import unwritable, with_secret
 from proxy.shell.endpoints import Reloaded, Services
 from proxy.shell.resources import configure_logging, forget_what_is_gone, logger
 
@@ -73,7 +73,7 @@ def loaded_again(load: Load, running: Settings) -> tuple[Settings, list[str]]:
     """The settings as they are now, but with the running values of those that need a restart; and the names of the
     settings that wait for it. Raises SettingsRefused."""
     try:
-        wanted = load()
+        wanted = with_secret(load())
     except SettingsError as error:
         raise SettingsRefused(str(error)) from None
     waiting = [name for name in FIXED if _value(wanted, name) != _value(running, name)]

@@ -26,7 +26,7 @@ from proxy.app import create_app
 from proxy.config import HERE, ServerSettings, Settings, user_data_dir
 from proxy.errors import SettingsRefused
 from proxy.reloading import Load, leads_here, loaded_again
-from proxy.shell.artifacts import unwritable
+from proxy.shell.artifacts import unwritable, with_secret
 from proxy.shell.http.connection import Connection, Connections
 from proxy.shell.operator import Announcement, announced
 from proxy.shell.resources import configure_logging, logger
@@ -49,8 +49,9 @@ _BACKLOG: Final = 2048
 def serve(settings: Settings, load: Load, until_closed: int | None = None) -> int:
     """Serve until a signal comes; the exit status: 0, or 1 if the port is taken or nothing can be stored. `load` reads
     the settings again in each worker, so it must be picklable. `until_closed`: a pipe; serve until its other end is
-    closed."""
-    token = secrets.token_hex(32)
+    closed. Raises SettingsError if the secret that replicas share is missing."""
+    configure_logging(settings.log)
+    settings, token = with_secret(settings), secrets.token_hex(32)
     config = uvicorn.Config(
         partial(_application, settings, load, token),
         factory=True,
@@ -69,7 +70,6 @@ def serve(settings: Settings, load: Load, until_closed: int | None = None) -> in
         timeout_graceful_shutdown=math.ceil(settings.server.shutdown_grace_seconds),
         timeout_worker_healthcheck=WORKER_SILENCE_SECONDS,
     )
-    configure_logging(settings.log)
     if (problem := unwritable(settings)) is not None:
         print(problem, file=sys.stderr)
         return 1

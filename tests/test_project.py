@@ -192,7 +192,7 @@ STOREYS = {"proxy", "proxy.commands", "proxy.core", "proxy.shell"}
 """They hold packages, and modules that are their own faces: a command loads no other one."""
 LATE = {
     *("proxy.shell.artifacts.bucket", "proxy.shell.http.connection", "proxy.shell.models.shared_state"),
-    *("proxy.shell.references.fetch", "proxy.shell.resources.state_contact", "proxy.shell.telemetry.metrics"),
+    *("proxy.shell.references.fetch", "proxy.shell.models.shared_state", "proxy.shell.telemetry.metrics"),
     "proxy.shell.telemetry.tracing",
 }
 """They are their own faces, too: those of their packages do not load them, as they bring another library."""

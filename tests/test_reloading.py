@@ -195,7 +195,7 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
     monkeypatch.setattr(reloading.signal, "signal", lambda *_: None)
     stated = {"upstream": {"base_url": "http://127.0.0.1:1/v1"}, "learning": {"enabled": False}}
     changed = {**stated, "log": {"level": "debug"}, "decisions": {"stored": 7}}
-    wanted = settings(tmp_path, **changed, state={"url": "redis://127.0.0.1:1"})
+    wanted = settings(tmp_path, **changed)
     api = create_app(settings(tmp_path, **stated), lambda: wanted)
     server = Server(api)
     assert (await server.start())["type"] == "lifespan.startup.complete"
@@ -220,7 +220,6 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
                 await api.state.reload()
         assert shared() == before
         assert followed == []
-    wanted = settings(tmp_path, **changed)
     assert (await api.state.reload()).status == "reloaded"
     assert (*shared(), len(followed)) == (True, 7, 1)
     wanted = settings(tmp_path, **stated)

@@ -36,6 +36,7 @@ from proxy.shell.artifacts import (
     is_artifact,
     reason_of,
     remove_all,
+    with_secret,
 )
 from proxy.shell.resources import configure_logging
 
@@ -91,9 +92,7 @@ def serve_mcp(settings: Settings) -> int:
     if isinstance(folder, PrivateFolder) and not settings.data_dir.is_dir():
         return complain(f"{settings.data_dir.absolute()} is not there: --data-dir names the folder of a proxy")
     configure_logging(settings.log, sys.stderr)
-    tenants = create_tenants(settings, folder)
-    if tenants.problem is not None:
-        return complain(f"the secret of tenants in {folder.address} cannot be read: {tenants.problem}")
+    tenants = create_tenants(with_secret(settings))
     mine: TenantNames = tuple(tenants.tenant_of(one).hex() for one in ([], *([one] for one in client_keys(os.environ))))
     if settings.artifacts.open_on_loopback:
         mine = (None,)

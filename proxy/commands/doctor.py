@@ -26,7 +26,7 @@ from proxy.commands.agents import Agent
 from proxy.commands.screen import complain, plain
 from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
 from proxy.reloading import leads_here
-from proxy.shell.artifacts import OWNER_FILE, TRIAL_KEY, TROUBLE, create_folder, reason_of
+from proxy.shell.artifacts import TRIAL_KEY, TROUBLE, create_folder, reason_of, with_secret
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, stated_by
 from proxy.shell.resources import configure_logging
 from proxy.shell.upstream import NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED
@@ -285,8 +285,8 @@ def _words_of(answer: httpx.Response) -> str:
 
 
 def check(settings: Settings) -> int:
-    """Print a summary of the settings; the exit status."""
-    server = settings.server
+    """Print a summary of the settings; the exit status. Raises SettingsError."""
+    server = with_secret(settings).server
     if problem := leads_here(settings.named_upstreams, server.host, server.port):
         return complain(problem, INVALID)
     mode = settings.mode if settings.enabled else "off"
@@ -296,12 +296,6 @@ def check(settings: Settings) -> int:
     )
     for one in settings.upstreams:
         print(f"{one.requests} go to {_described(one)}.")
-    if settings.state.url is not None and (settings.artifacts.url is None or settings.artifacts.url == "memory://"):
-        secret = settings.data_dir.absolute() / OWNER_FILE
-        print(
-            f"state.url shares with replicas that have the same {secret} only: copy that file to all of them, or set "
-            "artifacts.url, which holds it for them."
-        )
     return 0
 
 

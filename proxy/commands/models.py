@@ -13,7 +13,7 @@ from typing import Any
 from proxy.commands.screen import complain, plain, show
 from proxy.config import Settings, UpstreamSettings
 from proxy.core.models import window_in_name
-from proxy.shell.artifacts import create_folder, create_tenants
+from proxy.shell.artifacts import create_tenants, with_secret
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, Learning, ModelResolver, counter_for
 from proxy.shell.operator import described_profile
 from proxy.shell.planning import Pipelines
@@ -93,8 +93,6 @@ def forget_models(settings: Settings, name: str | None) -> int:
     if settings.state.url is not None:
         from proxy.shell.models.shared_state import forget_everywhere  # noqa: PLC0415 - needs an extra
 
-        fleet = create_tenants(settings, create_folder(settings))
-        unread = f"the secret that replicas share cannot be read: {fleet.problem}"
-        problem = unread if fleet.fleet is None else forget_everywhere(settings.state.url, fleet.fleet)
+        problem = forget_everywhere(settings.state.url, create_tenants(with_secret(settings)).fleet)
         return 0 if problem is None else complain(f"only this machine has forgotten; {problem}")
     return 0

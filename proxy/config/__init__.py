@@ -23,7 +23,7 @@ from proxy.config.settings import (
     user_data_dir,
 )
 from proxy.config.sources import meant, names_of_variables
-from proxy.config.types import VARIABLES, Mode, StateUrl, client_keys, fits_into_quotes, missing_extra
+from proxy.config.types import SECRET_BYTES, VARIABLES, Mode, StateUrl, client_keys, fits_into_quotes, missing_extra
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "ENV_PREFIX",
     "HERE",
     "IGNORES_ALL",
+    "SECRET_BYTES",
     "VARIABLES",
     "WIRE_PATHS",
     "ArtifactSettings",

@@ -40,6 +40,7 @@ from proxy.config.types import (
     Modalities,
     Mode,
     PublicUrl,
+    Secret,
     Section,
     StateUrl,
     StoreUrl,
@@ -100,6 +101,7 @@ class ServerSettings(Section):
     """Where the proxy listens."""
 
     _fill_key = model_validator(mode="before")(staticmethod(key_from_file("admin_key")))
+    _fill_secret = model_validator(mode="before")(staticmethod(key_from_file("secret")))
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on; 0.0.0.0 in a container."""
@@ -129,6 +131,12 @@ class ServerSettings(Section):
     on this machine can open them, and they need no key. Set it behind any reverse proxy."""
     admin_key_file: KeyFile | None = None
     """A file that holds this key and nothing else; `admin_key` beats it."""
+    secret: Secret | None = None
+    """64 hexadecimal digits that turn API keys into names of tenants, the same on all replicas; `openssl rand -hex 32`
+    makes them. Required with `artifacts.url` and `state.url`; what is stored under another secret can no longer be
+    read. Empty: the file `owner-secret` in the data folder, created at the first start."""
+    secret_file: KeyFile | None = None
+    """A file that holds these digits and nothing else; `secret` beats it."""
     host_names: frozenset[HostName] = frozenset({"host.docker.internal", "host.containers.internal"})
     """Names, besides `localhost` and loopback addresses, by which clients on this machine may open those pages. While
     the proxy listens on loopback and adds a key of its own (`upstream.api_key`), every request to another name, or of a

@@ -210,7 +210,12 @@ def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | N
         allowed += ", such as `- {match: NAME, …}` instead of `NAME: {…}`"
     if mistake["type"] == "int_parsing" and (number := _WITH_UNIT.fullmatch(str(found))):
         allowed += f" without a unit, such as {round(float(number[1]) * _UNITS[(number[2] + number[3]).lower()])}"
-    secret = "key" in where or where.startswith("state.url") or (isinstance(found, str) and re.search("[@?#]", found))
+    secret = (
+        "key" in where
+        or "secret" in where
+        or where.startswith("state.url")
+        or (isinstance(found, str) and re.search("[@?#]", found))
+    )
     is_missing_extra = found is True and mistake["type"] == "value_error"
     shown = isinstance(found, str | int | float) and not secret and not is_missing_extra
     return f"{where}: {allowed}" + (f", found {repr(found)[:_SHOWN_CHARS]}" if shown else "") + behind

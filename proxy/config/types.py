@@ -147,6 +147,17 @@ def _itself(key: SecretStr) -> SecretStr:
 Key = Annotated[SecretStr, AfterValidator(_stripped), AfterValidator(_itself)]
 
 
+SECRET_BYTES: Final = 32
+
+
+def _digits(secret: SecretStr) -> SecretStr:
+    if not re.fullmatch(r"[0-9a-fA-F]{64}", secret.get_secret_value()):
+        raise ValueError("must be 64 hexadecimal digits, as `openssl rand -hex 32` prints them")
+    return secret
+
+
+Secret = Annotated[Key, AfterValidator(_digits)]
+"""SECRET_BYTES that key hashes."""
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]

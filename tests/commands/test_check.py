@@ -62,13 +62,9 @@ def test_so_it_is_by_another_name_of_this_machine():
     assert main(["check", "--host", "localhost", "--upstream", "http://127.0.0.1:8787"]) == 2
 
 
-@pytest.mark.parametrize(
-    ("artifacts", "is_reported"), [("{}", True), ("{url: 'memory://'}", True), ("{url: 'file:///shared'}", False)]
-)
-def test_replicas_without_a_common_secret_are_reported(artifacts, is_reported, tmp_path, capsys):
+def test_replicas_without_a_common_secret_are_refused(tmp_path, capsys):
     file = tmp_path / "config.yaml"
-    file.write_text(f"data_dir: {tmp_path}\nartifacts: {artifacts}\nstate: {{url: 'redis://:canary@valkey'}}\n")
-    assert main(["check", "--config", str(file)]) == 0
-    output = capsys.readouterr().out
-    assert (f"the same {tmp_path / 'owner-secret'} only" in output) is is_reported
-    assert "canary" not in output
+    file.write_text(f"data_dir: {tmp_path}\nstate: {{url: 'redis://:canary@valkey'}}\n")
+    assert main(["check", "--config", str(file)]) == 2
+    assert (found := capsys.readouterr().err).startswith("server.secret: must be set with")
+    assert "canary" not in found

@@ -55,6 +55,10 @@ def test_upper_and_lower_case_of_variables_are_alike_and_empty_ones_are_not_set(
         ("models: [{match: ''}]", "models[0].match: must not be empty, found ''"),
         ("server: {admin_key: 0123456789abcde}", "server.admin_key: must have at least 16 characters"),
         ("server: {admin_key: '0123456789abcd    '}", "server.admin_key: must have at least 16 characters"),
+        (
+            "server: {secret: canary}",
+            "server.secret: must be 64 hexadecimal digits, as `openssl rand -hex 32` prints them",
+        ),
         ("upstream: {api_key: 'sk one'}", "upstream.api_key: must be visible ASCII characters without spaces"),
         ("upstream: {api_key: os.environ/OPENAI_API_KEY}", "upstream.api_key: must be the key itself"),
         ("upstream: {api_key: $OPENAI_API_KEY}", "upstream.api_key: must be the key itself"),

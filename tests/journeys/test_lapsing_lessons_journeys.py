@@ -73,9 +73,6 @@ def test_sixty_turns_over_26_hours_meet_each_limit_once_a_day(
     monkeypatch.setattr("proxy.shell.models.shared_state.COMPARE_SECONDS", 0.02)
     server, day = StateServer(tmp_path), Day(monkeypatch)
     server.start()
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "owner-secret").write_bytes(b"s" * 32)
     limit = Over("prompt", LIMIT, SAID[said])
     model = ScriptedModel([without_our_tool(), limit])
     try:
@@ -84,6 +81,7 @@ def test_sixty_turns_over_26_hours_meet_each_limit_once_a_day(
             defaults={},
             artifacts={"folder": tmp_path / "artifacts", "retrieval_tool": "always"},
             state={"url": server.url},
+            server={"secret": "5e" * 32},
             proxies=[{"data_dir": tmp_path / name} for name in ("one", "one", "two")],
         )
         path, spelled = SPELLED[api]

@@ -18,6 +18,7 @@ from proxy.__main__ import main
 pytestmark = needs_state_server
 
 WINDOW = 8_192
+SECRET = "5e" * 32
 LONG = " ".join(f"word-{number}" for number in range(9_000))
 
 
@@ -32,15 +33,13 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateSer
 
 
 def replicas(build: Any, server: StateServer, folder: Path, **settings: Any) -> World:
-    """Two of them, with nothing in common but the artifacts, the secret of tenants and the server."""
-    for name in ("one", "two"):
-        (folder / name).mkdir()
-        (folder / name / "owner-secret").write_bytes(b"s" * 32)
+    """Two of them, with nothing in common but the artifacts, the secret and the server."""
     world: World = build(
         WINDOW,
         defaults={},
         artifacts={"folder": folder / "artifacts"},
         state={"url": server.url},
+        server={"secret": SECRET},
         proxies=[{"data_dir": folder / "one"}, {"data_dir": folder / "two"}],
         **settings,
     )
@@ -111,6 +110,7 @@ def test_the_command_makes_all_replicas_forget(
     world.ask(chat("why?"), proxy=0)
     wait_until(lambda: known_to(world, 1))
     monkeypatch.setenv("CONTEXT_PROXY_STATE__URL", server.url)
+    monkeypatch.setenv("CONTEXT_PROXY_SERVER__SECRET", SECRET)
     argv = ["models", "--forget", "--all", "--data-dir", str(tmp_path / "one"), "--upstream", "http://127.0.0.1:9/v1"]
     assert main(argv) == 0
     wait_until(lambda: not known_to(world, 0) and not known_to(world, 1))
@@ -145,25 +145,3 @@ def test_neither_keys_nor_content_are_on_the_server(build: Any, server: StateSer
     assert names
     assert not any(name.endswith(b":decisions") for name in names), "requests stay with the replica that served them"
     assert b"canary" not in found
-
-
-def test_replicas_without_a_common_secret_say_that_they_share_nothing(
-    build: Any, server: StateServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proxy.shell.resources.state_contact.MEET_SECONDS", 0.05)
-    monkeypatch.setattr("proxy.shell.resources.state_contact.AWAY_SECONDS", 3)
-    places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
-    world = build(WINDOW, state={"url": server.url}, proxies=places)
-    for proxy in (0, 1):
-        wait_until(lambda proxy=proxy: "state" in ready(world, proxy).get("unavailable", {}))
-        assert ready(world, proxy)["unavailable"]["state"].startswith("replicas with another secret of tenants use ")
-    world.logged("state_not_shared", 2)
-
-
-def test_replicas_with_one_folder_at_artifacts_url_share(build: Any, server: StateServer, tmp_path: Path) -> None:
-    places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
-    shared = {"url": f"file://{tmp_path}/shared"}
-    world = build(WINDOW, defaults={}, state={"url": server.url}, artifacts=shared, proxies=places)
-    assert world.ask(chat("why?"), proxy=0).headers["x-context-proxy-attempts"] == "2"
-    wait_until(lambda: known_to(world, 1))
-    assert ready(world, 0) == ready(world, 1) == {"status": "ready", "unavailable": {}}

@@ -84,6 +84,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
             "ARTIFACTS__URL": f"{url}/kept",
             "ARTIFACTS__PUBLIC_URL": "http://proxies.example",
             "STATE__URL": state.url,
+            "SERVER__SECRET": "5e" * 32,
         }
         replicas = stack.enter_context(
             running_together(

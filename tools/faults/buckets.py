@@ -46,6 +46,7 @@ _TOOLS: Final = [{"type": "function", "function": {"name": "bash", "description"
 """More than the window of gpt-4o-mini as it is set here."""
 _SETTINGS: Final[Mapping[str, Any]] = {
     "artifacts": {"url": S3.url, "public_url": "http://proxy.example"},
+    "server": {"secret": "5e" * 32},
     "tool_output": {"max_lines": 200},
     "models": [
         {"match": "gpt-4o", "context_window": 1_000_000},

@@ -242,12 +242,12 @@ async def ended(stage: Stage) -> None:
         await stage.process.wait()
 
 
-async def restart(stage: Stage, source: Path = SOURCE) -> None:
-    """Kill the process and start one in the same folder, with the same settings."""
+async def restart(stage: Stage, source: Path = SOURCE, **changed: Any) -> None:
+    """Kill the process and start one in the same folder, with the same settings but for those that are `changed`."""
     await ended(stage)
     settings = json.loads((stage.folder / "config.json").read_text())
     address = settings.pop("upstream")["base_url"]
-    again = await started(stage.folder, stage.upstream, address, source=source, **settings)
+    again = await started(stage.folder, stage.upstream, address, source=source, **settings | changed)
     stage.port, stage.process = again.port, again.process
 
 

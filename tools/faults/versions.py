@@ -123,16 +123,16 @@ async def two_versions_at_once(extent: Extent) -> list[Tried]:
         "Beside another version, each lists the requests that it served", "`/decisions`, also after a restart"
     )
     says = Tried("Neither finds anything wrong with the Redis", "warnings about it in the log")
-    async with _state_server() as url, staged(state={"url": url}) as old:
+    async with _state_server() as url, staged() as old:
         source = former(old.folder / "former")
         assert source is not None, "has_former"
-        await restart(old, source)
+        await restart(old, source, state={"url": url})
         await old.ask(chat())
         folder = old.folder / "this"
-        (folder / "data").mkdir(parents=True, mode=0o700)
-        shutil.copy2(old.folder / "data" / "owner-secret", folder / "data")  # only replicas with one secret share
+        folder.mkdir()
+        secret = (old.folder / "data" / "owner-secret").read_bytes().hex()  # only replicas with one secret share
         address = json.loads((old.folder / "config.json").read_text())["upstream"]["base_url"]
-        new = await started(folder, old.upstream, address, state={"url": url})
+        new = await started(folder, old.upstream, address, state={"url": url}, server={"secret": secret})
         try:
             for which, one, model in (("the former version", old, "gpt-4o"), ("this version", new, "gpt-4o-mini")):
                 old.upstream.answer = _refuse

@@ -254,12 +254,12 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         ("owner_secret_not_kept",),
-        "the secret of tenants cannot be written to the data folder, and lasts as long as the process; or it cannot be "
-        "read in a bucket, and until it is, nothing is kept or read there",
+        "the secret of tenants cannot be written to the data folder, and lasts as long as the process",
     ),
     (
-        ("state_not_shared",),
-        "replicas with another secret of tenants use the server at `state.url`, too: each group shares on its own",
+        ("secret_not_set",),
+        "the secret was found where 0.2.0 kept it, in the store at `artifacts.url`; `set` says how to make it "
+        "`server.secret`",
     ),
     (
         ("state_lost", "state_found", "state_failed"),

@@ -1,17 +1,6 @@
 """Content taken out of requests: where it is stored, and how clients get it back."""
 
-from proxy.shell.artifacts.access import (
-    KEY_HEADERS,
-    OWNER_FILE,
-    AccessResolver,
-    Tenants,
-    create_folder,
-    create_tenants,
-    front_header,
-    is_loopback,
-    look_after,
-    unwritable,
-)
+from proxy.shell.artifacts.access import AccessResolver, front_header, is_loopback
 from proxy.shell.artifacts.folder import (
     COOLDOWN_SECONDS,
     META,
@@ -29,8 +18,10 @@ from proxy.shell.artifacts.folder import (
     reason_of,
     remove_all,
 )
+from proxy.shell.artifacts.places import create_folder, unwritable
 from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
 from proxy.shell.artifacts.store import ArtifactStore, sweep
+from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants, create_tenants, look_after, with_secret
 from proxy.shell.artifacts.tools import (
     ArtifactsByHash,
     ArtifactTools,
@@ -45,7 +36,6 @@ __all__ = [
     "COOLDOWN_SECONDS",
     "KEY_HEADERS",
     "META",
-    "OWNER_FILE",
     "TRIAL_KEY",
     "TROUBLE",
     "AccessResolver",
@@ -79,4 +69,5 @@ __all__ = [
     "remove_all",
     "sweep",
     "unwritable",
+    "with_secret",
 ]

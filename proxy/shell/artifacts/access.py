@@ -1,183 +1,21 @@
-"""Where artifacts are kept, who a client is, and how it can read them: its tenant, a keyed hash of its API key, and the
-paths and URLs that its connection and headers prove.
+"""How a client can read artifacts: the paths and URLs that its connection and headers prove.
 
-Rule: keys are never stored. The secret that keys the hash lives in the data folder, or in the store that replicas
-share: until a replica has read it there, it keeps and reads nothing in that store. Client headers are believed only in
-a strict form, as they end up in texts that models read, and only if a lie would harm no other client.
+Rule: client headers are believed only in a strict form, as they end up in texts that models read, and only if a lie
+would harm no other client.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
-import hashlib
 import ipaddress
 import re
-import secrets
-import time
-from pathlib import Path
 from typing import Final
 
 from starlette.types import Scope
 
-from proxy.config import ArtifactSettings, Settings, fits_into_quotes
+from proxy.config import ArtifactSettings, fits_into_quotes
 from proxy.core.notices import ArtifactAccess
-from proxy.shell.artifacts.folder import (
-    META,
-    PROVISIONAL_BYTES,
-    TENANT_BYTES,
-    TRIAL_KEY,
-    TROUBLE,
-    ArtifactFolder,
-    PrivateFolder,
-    reason_of,
-)
-from proxy.shell.resources import UNFINISHED, logger, remove_unfinished
 from proxy.shell.upstream import Headers
-
-KEY_HEADERS: Final = frozenset((b"authorization", b"api-key", b"x-api-key"))
-"""Headers in which clients send keys: OpenAI and most others, Azure, Anthropic-like relays."""
-OWNER_FILE: Final = "owner-secret"
-"""Name of the file in the data folder."""
-SECRET_KEY: Final = f"{META}/{OWNER_FILE}"
-"""Key of the secret in a store at `artifacts.url`. Anyone who can read it can also read the artifacts."""
-_SECRET_BYTES: Final = 32
-
-
-def create_folder(settings: Settings) -> ArtifactFolder:
-    """Where the artifacts are kept; nothing is created or requested yet."""
-    scheme, _, path = (settings.artifacts.url or "").partition("://")
-    if scheme and scheme != "file":
-        from proxy.shell.artifacts.bucket import Bucket  # noqa: PLC0415 - 4 MB that a local folder does not need
-
-        return Bucket(settings.artifacts.url or "")
-    return PrivateFolder(Path(path) if scheme else settings.artifacts.folder or settings.data_dir / "tool-output")
-
-
-def unwritable(settings: Settings) -> str | None:
-    """Why nothing can be kept in the local folder, found by a trial write; None if it can, or if artifacts go into a
-    bucket."""
-    folder = create_folder(settings)
-    if not isinstance(folder, PrivateFolder):
-        return None
-    try:
-        folder.put(TRIAL_KEY, b"ok\n")
-    except TROUBLE as error:
-        where = f"{folder.address} (data_dir, or artifacts.url for another place)"
-        return f"nothing can be kept in {where}: {reason_of(error)}"
-    return None
-
-
-class Tenants:
-    """Identifies tenants."""
-
-    def __init__(
-        self, secret: bytes, *, shared: bool = False, path: Path | None = None, store: ArtifactFolder | None = None
-    ) -> None:
-        self._secret = secret
-        self._path = path
-        """The file that holds the secret; None if none does."""
-        self._store = store
-        """Which holds the secret, as replicas share it."""
-        self.problem: str | None = None
-        """Why the secret in the store is not known yet."""
-        self._shared = shared
-        """One tenant for all requests."""
-
-    @classmethod
-    def of_folder(cls, folder: Path, *, shared: bool = False) -> Tenants:
-        """Use the secret of a data folder, created if there is none. A broken secret is not replaced: another worker
-        may have begun to use its own, and only a person can find out what happened."""
-        path = folder / OWNER_FILE
-        fresh = secrets.token_bytes(_SECRET_BYTES)
-        try:
-            found = PrivateFolder(folder).agreed(path.name, fresh)
-            problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
-        except OSError as error:
-            found, problem = b"", error.strerror
-        if problem is None:
-            return cls(found, shared=shared, path=path)
-        logger().warning("owner_secret_not_kept", file=str(path), reason=problem)
-        return cls(fresh, shared=shared)
-
-    @classmethod
-    def of_store(cls, store: ArtifactFolder, folder: Path, *, shared: bool = False) -> Tenants:
-        """Use the secret that all replicas of a store share; until it can be read, use the folder's own and leave the
-        store alone."""
-        tenants = cls(cls.of_folder(folder, shared=shared)._secret, shared=shared, store=store)
-        tenants.problem = "not looked up yet"
-        tenants.agree()
-        return tenants
-
-    def keep_secret(self) -> None:
-        """Called periodically. In a folder, restore the secret if its file was removed: what is stored from now on must
-        be readable after a restart; another secret in its place stays, and the next start uses it. In a shared store,
-        probe it during a cooldown."""
-        if self._store is not None:
-            is_gone = self._store.is_surely_there(SECRET_KEY, _SECRET_BYTES) is False
-            if is_gone or self._store.cooldown.why is not None:
-                self.agree()
-            return
-        if self._path is None or self._path.exists():
-            return
-        try:
-            is_kept = PrivateFolder(self._path.parent).agreed(self._path.name, self._secret) == self._secret
-            problem = None if is_kept else "another process has made its own"
-        except OSError as error:
-            problem = error.strerror
-        if problem is not None:
-            logger().warning("owner_secret_not_kept", file=str(self._path), reason=problem)
-            self._path = None
-
-    def agree(self) -> None:
-        """Take the secret of the store, which is this one if it has none, and let the store be used. Blocks."""
-        if self._store is None:
-            return
-        try:
-            found = self._store.agreed(SECRET_KEY, self._secret)
-            if self._store.cooldown.why is not None:
-                self._store.try_writing()
-            problem = None if len(found) == _SECRET_BYTES else f"it has {len(found)} bytes, not {_SECRET_BYTES}"
-        except TROUBLE as error:
-            found, problem = b"", reason_of(error)
-        if problem is None:
-            self._secret, self.problem = found, None
-            self._store.cooldown.end()
-        elif self.problem is None:
-            self._store.cooldown.begin(problem)
-        elif self.problem != problem:
-            self.problem = problem
-            self._store.cooldown.hold(f"the secret of tenants cannot be read: {problem}")
-            logger().warning("owner_secret_not_kept", file=f"{self._store.address}/{SECRET_KEY}", reason=problem)
-
-    def tenant_of(self, headers: Headers) -> bytes:
-        """TENANT_BYTES that are the same for the same keys; PROVISIONAL_BYTES while the replicas' secret is unknown."""
-        named = dict(headers)
-        keys = [] if self._shared else list(map(named.__getitem__, KEY_HEADERS & named.keys()))
-        if len(keys) > 1 or (len(named) < len(headers) and keys):  # hardly ever; in their order
-            keys = [value for name, value in headers if name in KEY_HEADERS]
-        size = TENANT_BYTES if self.problem is None else PROVISIONAL_BYTES
-        return hashlib.blake2b(b"\n".join(keys), key=self._secret, digest_size=size).digest()
-
-    @property
-    def fleet(self) -> str | None:
-        """A fingerprint of the secret; None if it is not known yet."""
-        if self.problem is not None:
-            return None
-        return hashlib.blake2b(b"which secret", key=self._secret, digest_size=8).hexdigest()
-
-    def needs_key(self, headers: Headers) -> bool:
-        """Whether the request has no key although a key would make it another tenant's."""
-        return not self._shared and not any(name in KEY_HEADERS for name, _ in headers)
-
-
-def create_tenants(settings: Settings, folder: ArtifactFolder) -> Tenants:
-    """The secret that distinguishes the owners of artifacts."""
-    if settings.artifacts.url is None:
-        return Tenants.of_folder(settings.data_dir, shared=settings.artifacts.shared)
-    return Tenants.of_store(folder, settings.data_dir, shared=settings.artifacts.shared)
-
 
 _HOST: Final = re.compile(
     rb"(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?|\[(?P<six>[0-9A-Fa-f:.]{2,45})\])(?::(?P<port>[0-9]{1,5}))?"
@@ -315,21 +153,3 @@ def host_of(headers: Headers) -> str | None:
     except ValueError:
         return None
     return found[0].decode()
-
-
-LOOK_SECONDS: Final = 2.0
-"""Between two checks that the secret exists; a check is one stat."""
-UNFINISHED_SECONDS: Final = 60.0
-"""A half-written file older than this was left by a killed worker: writing one takes milliseconds."""
-
-
-async def look_after(folder: Path, tenants: Tenants) -> None:
-    """Keep the secret in the folder, and remove what killed workers have left behind; runs for ever."""
-    sweep_at = 0.0
-    while True:
-        if time.monotonic() >= sweep_at:
-            sweep_at = time.monotonic() + UNFINISHED_SECONDS
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(remove_unfinished, folder, UNFINISHED, time.time() - UNFINISHED_SECONDS)
-        await asyncio.sleep(LOOK_SECONDS)
-        await asyncio.to_thread(tenants.keep_secret)

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import obstore
-from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.exceptions import BaseError
 from obstore.store import ObjectStore, from_url
 
 from proxy.shell.artifacts.folder import (
@@ -90,28 +90,17 @@ class Bucket(ArtifactFolder):
         with self._calling(len(content)):
             obstore.put(self.opened, key, content)
 
-    def agreed(self, key: str, fresh: bytes) -> bytes:
-        """The content of an object, which becomes `fresh` if there was none; if several replicas offer one at once, one
-        of them wins. It asks even a bucket that is left alone. Raises one of TROUBLE."""
-        with _as_trouble():
-            with contextlib.suppress(FileNotFoundError):
-                return bytes(obstore.get(self.opened, key).bytes())
-            try:
-                obstore.put(self.opened, key, fresh, mode="create")
-            except AlreadyExistsError:
-                return bytes(obstore.get(self.opened, key).bytes())
-        return fresh
-
-    def try_writing(self) -> None:
-        """Raises NoAnswer if there is no response to a small write, from a bucket that is left alone, too; a refusal is
-        a response."""
+    def probe(self) -> None:
+        """Try a small write during a cooldown: any response ends it, even a refusal, and no response renews it."""
         try:
             with _as_trouble():
                 obstore.put(self.opened, TRIAL_KEY, b"ok\n")
-        except NoAnswer:
-            raise
+        except NoAnswer as error:
+            self.cooldown.begin(str(error))
+            return
         except TROUBLE:
             pass
+        self.cooldown.end()
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The objects whose keys begin like this; buckets list in the order of keys. Raises one of TROUBLE."""

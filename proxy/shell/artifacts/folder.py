@@ -22,7 +22,7 @@ from typing import ClassVar, Final, NamedTuple
 import msgspec
 
 from proxy.core.artifact import ARTIFACT_NAME
-from proxy.shell.resources import create_file, remove_unfinished, replace_file
+from proxy.shell.resources import remove_unfinished, replace_file
 
 COOLDOWN_SECONDS: Final = 30.0
 """Pause after a call without a response: the store is skipped, and nothing waits for it."""
@@ -37,26 +37,19 @@ class Cooldown:
         self._clock = clock
         self._began = float("-inf")
         self._why: str | None = None
-        self._held: str | None = None
 
     @property
     def why(self) -> str | None:
         """Why the store is skipped now; None if it is in use."""
-        if self._held is not None:
-            return self._held
         return self._why if 0 <= self._clock() - self._began < COOLDOWN_SECONDS else None
 
     def begin(self, why: str = NO_ANSWER) -> None:
         """The store did not respond."""
         self._began, self._why = self._clock(), why
 
-    def hold(self, why: str) -> None:
-        """Leave it alone until `end`, however long that takes."""
-        self._held = why
-
     def end(self) -> None:
         """Stop skipping the store."""
-        self._began, self._held = float("-inf"), None
+        self._began = float("-inf")
 
 
 class BucketTrouble(Exception):
@@ -83,9 +76,8 @@ TRIAL_KEY: Final = f"{META}/trial"
 TRIAL_BYTES: Final = 64 * 1024
 """Size of the test object on a disk: more than the smallest result that is cut. A full disk often has a few blocks
 left, which take a small file and no artifact. Drawn at random, as some file systems compress."""
-TENANT_BYTES, PROVISIONAL_BYTES = 16, 15
-"""Of a tenant, whose name in keys is hex; the latter of one named while the secret that replicas share is not known,
-under which nothing is kept, as no replica could read it."""
+TENANT_BYTES: Final = 16
+"""Of a tenant, whose name in keys is hex."""
 TOUCH_SECONDS: Final = 3600
 """The use of an artifact is noted at most this often, by writing its metadata object again."""
 
@@ -175,13 +167,8 @@ class ArtifactFolder(ABC):
     def put(self, key: str, content: bytes) -> None:
         """Write an object, or replace it; a reader finds a whole one or none."""
 
-    @abstractmethod
-    def agreed(self, key: str, fresh: bytes) -> bytes:
-        """The content of an object, which becomes `fresh` if there was none; if several processes offer one at once,
-        one of them wins, and none reads half of it."""
-
-    def try_writing(self) -> None:  # noqa: B027 - a folder responds, or is noticed to hang
-        """Raises NoAnswer if a bucket that is left alone still does not respond."""
+    def probe(self) -> None:  # noqa: B027 - a folder's cooldown ends by itself
+        """Try a bucket that is left alone: any response ends the cooldown, and no response renews it."""
 
     @abstractmethod
     def listed(self, beginning: str = "") -> Iterator[Listed]:
@@ -341,17 +328,6 @@ class PrivateFolder(ArtifactFolder):
         self._path.mkdir(mode=0o700, exist_ok=True)
         (self._path / META).mkdir(mode=0o700, exist_ok=True)
         replace_file(self.place_of(key), content, self.place_of(f"{META}/{secrets.token_hex(8)}.part"))
-
-    def agreed(self, key: str, fresh: bytes) -> bytes:
-        """The content of an object, which becomes `fresh` if there was none; if several processes offer one at once,
-        one of them wins, and none reads half of it. Raises OSError."""
-        path = Path(self.place_of(key))
-        with contextlib.suppress(FileNotFoundError):
-            return path.read_bytes()
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            create_file(path, fresh)
-        return path.read_bytes()
 
     def listed(self, beginning: str = "") -> Iterator[Listed]:
         """The files of the folder and of its metadata whose keys begin like this; no others, and no links.

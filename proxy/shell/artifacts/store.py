@@ -29,7 +29,6 @@ import msgspec
 from proxy.core.artifact import Artifact
 from proxy.core.text import LineIndex
 from proxy.shell.artifacts.folder import (
-    PROVISIONAL_BYTES,
     TOUCH_SECONDS,
     TRIAL_BYTES,
     TRIAL_KEY,
@@ -67,9 +66,6 @@ MAX_TOOL_CHARACTERS: Final = 200
 """Limit for a tool's name in metadata and logs, which clients choose."""
 
 
-_LATE: Final = "the secret that replicas share was read only after this request had come"
-
-
 class NameTaken(ValueError):
     """The name of an artifact is taken by other content whose hash gives the same name."""
 
@@ -87,7 +83,6 @@ class ArtifactStore:
         on_saved: Callable[[int], None] = lambda _: None,
         on_swept: Callable[[int, int], None] = lambda *_: None,
         on_failed: Callable[[int], None] = lambda _: None,
-        on_emptied: Callable[[], None] = lambda: None,
     ) -> None:
         self._folder = folder
         self._retention_seconds = retention_days * 24 * 3600
@@ -113,8 +108,6 @@ class ArtifactStore:
         """Called with how many artifacts a request could not keep."""
         self._on_swept = on_swept
         """Called after a sweep, from another thread: how many artifacts are left, and their bytes."""
-        self._on_emptied = on_emptied
-        """Called from another thread when what was stored is gone, before it is stored again."""
 
     def place_of(self, artifact: Artifact) -> str:
         """Where its operator finds it, a path or a URL, whether or not it is stored yet."""
@@ -150,8 +143,7 @@ class ArtifactStore:
 
     async def _outcomes(self, new: Sequence[Artifact], tenant: str) -> Sequence[bool | BaseException]:
         """Whether each was new, or why it is not stored."""
-        why = _LATE if len(tenant) == 2 * PROVISIONAL_BYTES else self._folder.cooldown.why
-        if why is not None:
+        if (why := self._folder.cooldown.why) is not None:
             return [NoAnswer(why)] * len(new)
         keeping = (self._threads.run(KEEP_SECONDS, partial(self._keep_one, artifact, tenant)) for artifact in new)
         outcomes = await asyncio.gather(*keeping, return_exceptions=True)
@@ -160,17 +152,14 @@ class ArtifactStore:
         return outcomes
 
     async def _look_again(self, stored: Sequence[Artifact], tenant: str) -> None:
-        """Beside a request that relies on them, look up one of the artifacts stored a while ago: if the store was
+        """Beside a request that relies on them, look up the first of the artifacts stored a while ago: if the store was
         emptied, all that is known of it is wrong."""
-        name = random.choice(stored).id  # noqa: S311 - a sample, guards nothing
+        name = stored[0].id
         try:
-            for key in (metadata_key(name, tenant), name):
-                await self._threads.run(KEEP_SECONDS, partial(self._folder.stat, key))
+            await self._threads.run(KEEP_SECONDS, partial(self._folder.stat, name))
         except FileNotFoundError:
             self._known.clear()
             logger().warning("artifacts_gone", folder=self._folder.address, artifact=name)
-            with contextlib.suppress(TooSlow):
-                await self._threads.run(KEEP_SECONDS, self._on_emptied)
             await self._kept(stored, tenant)
         except TROUBLE:
             pass  # the next artifact to be stored meets and reports it

@@ -1,18 +1,12 @@
-import multiprocessing
-import os
-import shutil
-import stat
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
-from support.waiting import PATIENCE_SECONDS
 
 from proxy.config import VARIABLES, ArtifactSettings, Settings
 from proxy.core.notices import ArtifactAccess
-from proxy.shell.artifacts import KEY_HEADERS, AccessResolver, Tenants, create_folder, unwritable
+from proxy.shell.artifacts import KEY_HEADERS, AccessResolver, create_folder, unwritable
 
 KEY = (b"authorization", b"Bearer sk-1")
 HOST = (b"host", b"proxy:8787")
@@ -136,138 +130,6 @@ def test_two_hosts_are_none():
     assert way(scope(headers=[HOST, HOST, KEY])) == ArtifactAccess(
         "/kept", None, ("Authorization: Bearer $OPENAI_API_KEY",)
     )
-
-
-ANNA = [(b"authorization", b"Bearer sk-anna"), (b"x-other", b"1")]
-BEN = [(b"authorization", b"Bearer sk-ben")]
-
-
-def test_a_tenant_is_the_same_after_a_restart_and_for_every_worker(tmp_path):
-    first, second = Tenants.of_folder(tmp_path), Tenants.of_folder(tmp_path)
-    assert first.tenant_of(ANNA) == second.tenant_of(ANNA)
-    assert len(first.tenant_of(ANNA)) == 16
-
-
-def test_different_keys_are_different_tenants_and_other_headers_do_not_count(tmp_path):
-    tenants = Tenants.of_folder(tmp_path)
-    assert len({tenants.tenant_of(headers) for headers in (ANNA, BEN, [])}) == 3
-    assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA[:1])
-
-
-def test_all_keys_of_a_request_count_in_their_order(tmp_path):
-    tenants = Tenants.of_folder(tmp_path)
-    one, two = (b"authorization", b"a"), (b"x-api-key", b"b")
-    twice = [(b"authorization", b"a"), (b"authorization", b"b")]
-    for sent in ([[one], [two], [one, two], [two, one]], [twice, twice[::-1], twice[:1], twice[1:]]):
-        assert len({tenants.tenant_of(headers) for headers in sent}) == len(sent)
-
-
-@pytest.mark.parametrize("name", sorted(KEY_HEADERS))
-def test_every_header_that_carries_a_key_counts(name, tmp_path):
-    tenants = Tenants.of_folder(tmp_path)
-    assert tenants.tenant_of([(name, b"a")]) != tenants.tenant_of([(name, b"b")])
-
-
-def test_the_name_of_a_tenant_needs_the_secret(tmp_path):
-    assert Tenants.of_folder(tmp_path / "a").tenant_of(ANNA) != Tenants.of_folder(tmp_path / "b").tenant_of(ANNA)
-    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-    assert b"anna" not in written
-
-
-def test_the_secret_is_readable_by_its_user_alone_and_nothing_else_stays(tmp_path):
-    Tenants.of_folder(tmp_path / "kept")
-    assert os.listdir(tmp_path / "kept") == ["owner-secret"]
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "kept", tmp_path / "kept" / "owner-secret")]
-    assert modes == [0o700, 0o600]
-
-
-def test_the_secret_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
-    done: list[str] = []
-    link, fsync = os.link, os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (done.append("written"), fsync(file)))
-    monkeypatch.setattr(os, "link", lambda *paths: (done.append("named"), link(*paths)))
-    Tenants.of_folder(tmp_path)
-    assert done == ["written", "named"]
-
-
-def test_without_a_folder_a_tenant_lasts_as_long_as_the_process_and_the_log_says_so(tmp_path):
-    (tmp_path / "folder").write_text("a file in its place")
-    with capture_logs() as log:
-        tenants = Tenants.of_folder(tmp_path / "folder")
-    assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA)
-    assert [(line["event"], line["log_level"]) for line in log] == [("owner_secret_not_kept", "warning")]
-
-
-@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
-def test_a_broken_secret_is_not_used_not_replaced_and_reported_without_its_content(content, tmp_path):
-    (tmp_path / "owner-secret").write_bytes(content)
-    with capture_logs() as log:
-        first, second = Tenants.of_folder(tmp_path), Tenants.of_folder(tmp_path)
-    assert first.tenant_of(ANNA) != second.tenant_of(ANNA)
-    assert (tmp_path / "owner-secret").read_bytes() == content
-    assert [line["reason"] for line in log] == [f"it has {len(content)} bytes, not 32"] * 2
-
-
-def test_a_folder_in_the_place_of_the_secret_is_reported(tmp_path):
-    (tmp_path / "owner-secret").mkdir()
-    with capture_logs() as log:
-        assert Tenants.of_folder(tmp_path).tenant_of(ANNA)
-    assert [line["event"] for line in log] == ["owner_secret_not_kept"]
-
-
-def _tenant(folder, start, found):
-    start.wait()
-    found.put(Tenants.of_folder(folder).tenant_of(ANNA))
-
-
-def test_workers_that_start_at_once_agree_on_one_secret(tmp_path):
-    fork = multiprocessing.get_context("fork")
-    for attempt in range(5):
-        start, found = fork.Event(), fork.Queue()
-        workers = [fork.Process(target=_tenant, args=(tmp_path / str(attempt), start, found)) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        start.set()
-        tenants = {found.get(timeout=PATIENCE_SECONDS) for _ in workers}
-        for worker in workers:
-            worker.join(PATIENCE_SECONDS)
-        assert len(tenants) == 1
-        assert os.listdir(tmp_path / str(attempt)) == ["owner-secret"]
-
-
-def test_a_secret_that_was_removed_while_the_proxy_runs_is_written_again(tmp_path):
-    folder = tmp_path / "data"
-    tenants = Tenants.of_folder(folder)
-    for remove in ((folder / "owner-secret").unlink, lambda: shutil.rmtree(folder)):
-        remove()
-        tenants.keep_secret()
-        assert Tenants.of_folder(folder).tenant_of(ANNA) == tenants.tenant_of(ANNA)
-    assert stat.S_IMODE((folder / "owner-secret").stat().st_mode) == 0o600
-
-
-def test_a_secret_that_another_process_has_made_meanwhile_stays_and_is_reported(tmp_path):
-    tenants = Tenants.of_folder(tmp_path)
-    (tmp_path / "owner-secret").unlink()
-    other = Tenants(b"o" * 32, path=tmp_path / "owner-secret")
-    with capture_logs() as logs:
-        other.keep_secret()
-        tenants.keep_secret()
-        (tmp_path / "owner-secret").rename(tmp_path / "away")
-        (tmp_path / "owner-secret").mkdir()
-        tenants.keep_secret()
-    assert logs == []
-    assert tenants.tenant_of(ANNA) != other.tenant_of(ANNA)
-
-
-def test_a_folder_that_cannot_be_made_again_is_reported_once(tmp_path):
-    folder = tmp_path / "data"
-    tenants = Tenants.of_folder(folder)
-    shutil.rmtree(folder)
-    folder.write_text("in the way")
-    with capture_logs() as logs:
-        tenants.keep_secret()
-        tenants.keep_secret()
-    assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
 
 
 def test_a_folder_in_which_nothing_can_be_kept_stops_the_start_unless_artifacts_go_elsewhere(tmp_path):

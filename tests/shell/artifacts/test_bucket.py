@@ -12,14 +12,13 @@ from structlog.testing import capture_logs
 from support.azure_server import azure_server, new_container
 from support.gcs_server import gcs_server, new_google_bucket
 from support.s3_server import new_bucket, s3_server
+from support.waiting import until
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import Query
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable
 from proxy.shell.artifacts import (
     COOLDOWN_SECONDS,
-    META,
-    OWNER_FILE,
     TROUBLE,
     ArtifactReader,
     ArtifactStore,
@@ -27,6 +26,7 @@ from proxy.shell.artifacts import (
     NoAnswer,
     Tenants,
     index_key,
+    look_after,
     metadata_key,
     reason_of,
     sweep,
@@ -35,7 +35,6 @@ from proxy.shell.artifacts.bucket import Bucket
 
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
-SECRET_KEY = f"{META}/{OWNER_FILE}"
 SHORT = Artifact(b"one\ntwo\n", "sh")
 LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
 
@@ -120,7 +119,7 @@ async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(open_b
 def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket):
     bucket = open_bucket()
     asyncio.run(store_in(bucket).keep([SHORT, LONG], TENANT))
-    for stranger in ("notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY):
+    for stranger in ("notes.txt", "sub/tool_sh_0123456789abcdef.txt", ".meta/owner-secret"):
         bucket.put(stranger, b"mine")
     soon, late = time.time() + 3 * 3600, time.time() + 8 * DAY
     limits = {"retention_seconds": 7 * DAY, "max_bytes": 2**30}
@@ -128,7 +127,7 @@ def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket):
     assert sweep(bucket, bucket.listed(), soon, **{**limits, "max_bytes": 20_000}).removed >= 1
     asyncio.run(store_in(bucket).keep([SHORT, LONG], TENANT))
     assert sweep(bucket, bucket.listed(), late, **limits).removed == 2
-    assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", SECRET_KEY}
+    assert keys(bucket) == {"notes.txt", "sub/tool_sh_0123456789abcdef.txt", ".meta/owner-secret"}
 
 
 def test_listing_begins_at_the_requested_key(open_bucket):
@@ -139,13 +138,6 @@ def test_listing_begins_at_the_requested_key(open_bucket):
     assert [one.key for one in bucket.listed(".meta/c")] == []
     (found,) = bucket.listed(".meta/b")
     assert (found.size, found.used == pytest.approx(time.time(), abs=60)) == (4, True)
-
-
-def test_replicas_with_folders_of_their_own_agree_on_tenants(open_bucket, tmp_path):
-    headers = [(b"authorization", b"Bearer sk-1")]
-    replicas = [Tenants.of_store(open_bucket(), tmp_path / str(number)) for number in range(3)]
-    assert len({replica.tenant_of(headers) for replica in replicas}) == 1
-    assert Tenants.of_folder(tmp_path / "1").tenant_of(headers) != replicas[1].tenant_of(headers)
 
 
 NOT_THERE = GenericError("HTTP error: error sending request: HttpError {\n    kind: Connect, (os error 111)")
@@ -202,77 +194,47 @@ def test_a_bucket_that_refuses_has_answered(monkeypatch):
     assert bucket.cooldown.why is None
 
 
-@pytest.mark.parametrize("error", [SILENT, NOT_THERE, DENIED])
-async def test_a_replica_that_starts_without_its_bucket_keeps_nothing_until_it_has_the_common_secret(
-    tmp_path, monkeypatch, error
-):
-    bucket = Bucket("memory://")
-    others = Tenants.of_store(bucket, tmp_path / "others")
-    with capture_logs() as logs, monkeypatch.context() as patched:
-        broken(patched, error)
-        late = Tenants.of_store(bucket, tmp_path / "late")
-        late.keep_secret()
-    assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
-    assert "SECRET" not in str(logs)
-    assert (late.fleet, late.problem) == (None, logs[0]["reason"])
-    store, reader = store_in(bucket), ArtifactReader(bucket, retention_days=7)
-    assert await store.keep([SHORT], late.tenant_of([]).hex()) == {SHORT.id}
-    with pytest.raises(ArtifactStoreUnavailable, match="the secret of tenants cannot be read"):
-        await reader.find(SHORT.id, TENANT)
-    assert keys(Bucket("memory://")) == set()
-    came_early = late.tenant_of([]).hex()
-    late.keep_secret()
-    assert await store.keep([SHORT], came_early) == {SHORT.id}
-    assert late.fleet == others.fleet is not None
-    assert late.tenant_of([]) == others.tenant_of([])
-    assert await store.keep([SHORT], late.tenant_of([]).hex()) == frozenset()
-    await store.close()
-
-
-def test_a_bucket_that_responds_again_is_used_again_at_once(tmp_path, monkeypatch):
-    bucket = Bucket("memory://")
-    tenants, calls = Tenants.of_store(bucket, tmp_path), []
+def test_a_bucket_that_responds_again_is_used_again_at_once(monkeypatch):
+    bucket, calls = Bucket("memory://"), []
     with monkeypatch.context() as patched:
         broken(patched, SILENT, calls)
         with pytest.raises(NoAnswer):
             bucket.stat("a")
-        tenants.keep_secret()
-        tenants.keep_secret()
+        bucket.probe()
+        bucket.probe()
     assert (len(calls), bucket.cooldown.why) == (3, "no answer in time")
-    assert tenants.fleet is not None
-    tenants.keep_secret()
+    bucket.probe()
     assert bucket.cooldown.why is None
-    monkeypatch.setattr(obstore, "get", raising(AssertionError("a bucket that is well is not asked")))
-    tenants.keep_secret()
 
 
 @pytest.mark.parametrize(("error", "is_used"), [(SILENT, False), (NOT_THERE, False), (DENIED, True)])
 def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refuses_them_is_read(
-    tmp_path, monkeypatch, error, is_used
+    monkeypatch, error, is_used
 ):
     bucket = Bucket("memory://")
-    tenants = Tenants.of_store(bucket, tmp_path)
     bucket.cooldown.begin()
     monkeypatch.setattr(obstore, "put", raising(error))
-    tenants.keep_secret()
+    bucket.probe()
     assert (bucket.cooldown.why is None) is is_used
 
 
-def test_replicas_follow_the_secret_of_a_bucket_that_was_emptied(tmp_path):
+async def test_a_bucket_is_probed_during_its_cooldown_only(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.shell.artifacts.tenants.LOOK_SECONDS", 0.001)
     bucket = Bucket("memory://")
-    one, two = (Tenants.of_store(bucket, tmp_path / name) for name in ("one", "two"))
-    bucket.remove(SECRET_KEY)
-    new = Tenants.of_store(bucket, tmp_path / "new")
-    assert new.fleet != one.fleet
-    one.agree()
-    two.agree()
-    assert new.fleet == one.fleet == two.fleet
+    bucket.cooldown.begin()
+    looking = asyncio.create_task(look_after(tmp_path, Tenants.of_folder(tmp_path), bucket))
+    await until(lambda: bucket.cooldown.why is None)
+    looks = list[float]()
+    monkeypatch.setattr(obstore, "put", raising(AssertionError("a bucket that is well is not asked")))
+    monkeypatch.setattr(Tenants, "keep_secret", lambda _: looks.append(0))
+    await until(lambda: len(looks) > 2)
+    assert not looking.done()
+    looking.cancel()
 
 
-async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket, tmp_path):
+async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket):
     bucket = open_bucket()
-    tenants = Tenants.of_store(bucket, tmp_path)
-    store = store_in(bucket, on_emptied=tenants.agree)
+    store = store_in(bucket)
     assert await store.keep([SHORT, LONG], TENANT) == frozenset()
     before = keys(bucket)
     assert await store.keep([SHORT, LONG], TENANT) == frozenset()
@@ -341,16 +303,6 @@ def test_an_object_that_is_missing_is_a_file_not_found(open_bucket):
     for read in (bucket.get, bucket.stat):
         with pytest.raises(FileNotFoundError):
             read("a")
-
-
-@pytest.mark.parametrize("content", [b"", b"short"])
-def test_a_broken_secret_in_a_bucket_is_reported_and_stays(tmp_path, content):
-    bucket = Bucket("memory://")
-    bucket.put(SECRET_KEY, content)
-    with capture_logs() as logs:
-        Tenants.of_store(bucket, tmp_path)
-    assert logs[0]["reason"] == f"it has {len(content)} bytes, not 32"
-    assert bytes(obstore.get(bucket.opened, SECRET_KEY).bytes()) == content
 
 
 async def test_a_bucket_that_is_not_there_fails_in_words_that_say_so(s3_endpoint, monkeypatch):

@@ -120,17 +120,6 @@ def test_a_clock_that_is_set_back_does_not_leave_the_store_alone_for_ever(clock)
     assert cooldown.why is None
 
 
-def test_a_store_that_is_held_is_left_alone_until_that_ends_and_so_is_one_that_gave_no_answer(clock):
-    cooldown = Cooldown(clock)
-    cooldown.begin()
-    cooldown.hold("no secret")
-    clock.now += 100 * COOLDOWN_SECONDS
-    assert cooldown.why == "no secret"
-    cooldown.begin()
-    cooldown.end()
-    assert cooldown.why is None
-
-
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "above" / "kept"

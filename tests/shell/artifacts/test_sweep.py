@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS, until
 
 from proxy.core.artifact import Artifact
-from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants, look_after, metadata_key, sweep
+from proxy.shell.artifacts import ArtifactStore, PrivateFolder, metadata_key, sweep
 from proxy.shell.resources import UNFINISHED, remove_unfinished
 
 TENANT = "5eed" * 8
@@ -362,17 +362,3 @@ def test_what_a_killed_worker_left_behind_is_removed_and_nothing_else(tmp_path):
     fresh.write_text("another worker writes it")
     remove_unfinished(tmp_path, UNFINISHED, 2_000)
     assert {path.name for path in tmp_path.iterdir()} == {*others, fresh.name}
-
-
-async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.shell.artifacts.access.LOOK_SECONDS", 0.001)
-    folder = tmp_path / "data"
-    tenants = Tenants.of_folder(folder)
-    left = folder / "learned.0123456789abcdef.unfinished"
-    left.write_text("half")
-    os.utime(left, (1_000, 1_000))
-    looking = asyncio.create_task(look_after(folder, tenants))
-    await until(lambda: not left.exists())
-    folder.rename(tmp_path / "gone")
-    await until((folder / "owner-secret").exists)
-    looking.cancel()

@@ -20,15 +20,14 @@ from support.waiting import PATIENCE_SECONDS, until
 from proxy.core.models import facts
 from proxy.core.overflow import Scope, Unit, Verdict, VerdictKind
 from proxy.shell.models import Learning, shared_state
-from proxy.shell.models.shared_state import SharedLearning, forget_everywhere
-from proxy.shell.resources.state_contact import ANSWER_SECONDS, StateContact, key_of, place_of
+from proxy.shell.models.shared_state import ANSWER_SECONDS, SharedLearning, forget_everywhere, key_of, place_of
 
 pytestmark = needs_state_server
 
 UPSTREAM = "http://upstream/v1"
 FLEET = "5eed"
 ALICE, BOB = "a1" * 16, "b0" * 16
-KEY = key_of(FLEET, "lessons")
+KEY = key_of(FLEET)
 
 
 @pytest.fixture
@@ -46,8 +45,7 @@ class Replica:
         folder.mkdir(exist_ok=True)
         self.learning = Learning(folder, UPSTREAM)
         self.failures = 0
-        self.contact = StateContact(SecretStr(server.url), lambda: fleet, self._count)
-        self.shared = SharedLearning(self.contact, {UPSTREAM: self.learning})
+        self.shared = SharedLearning(SecretStr(server.url), fleet, {UPSTREAM: self.learning}, self._count)
 
     def _count(self) -> None:
         self.failures += 1
@@ -70,9 +68,7 @@ class Replica:
 async def running(*replicas: Replica) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
         for replica in replicas:
-            stack.push_async_callback(replica.contact.close)
-            await replica.shared.start()
-            stack.push_async_callback(replica.shared.close)
+            await stack.enter_async_context(replica.shared.running())
         yield
 
 
@@ -338,14 +334,19 @@ async def test_no_password_is_in_the_log(tmp_path: Path) -> None:
     try:
         url = SecretStr(locked.url.replace("//", "//:canary@"))
         with capture_logs() as logs:
-            contact = StateContact(url, lambda: FLEET)
-            shared = SharedLearning(contact, {UPSTREAM: Learning(tmp_path, UPSTREAM)})
-            await shared.compare()
-            await shared.close()
-            await contact.close()
+            async with SharedLearning(url, FLEET, {UPSTREAM: Learning(tmp_path, UPSTREAM)}).running():
+                pass
         assert [log["event"] for log in logs] == ["state_lost"]
         assert logs[0]["server"] == place_of(url) == f"127.0.0.1:{locked.port}"
         assert "canary" not in str(logs)
         assert "canary" not in str(forget_everywhere(url, FLEET))
     finally:
         locked.stop()
+
+
+async def test_a_sync_that_takes_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.shell.models.shared_state.WHOLE_SECONDS", 0.01)
+    shared = SharedLearning(SecretStr("redis://127.0.0.1:9"), FLEET, {})
+    monkeypatch.setattr(shared, "_compare", asyncio.Event().wait)
+    await shared.compare()
+    assert shared.problem == "TimeoutError"

@@ -1,0 +1,210 @@
+"""Which clients are one tenant, and where the secret that tells them apart comes from."""
+
+import asyncio
+import multiprocessing
+import os
+import shutil
+import stat
+import subprocess
+
+import pytest
+from structlog.testing import capture_logs
+from support.waiting import PATIENCE_SECONDS, until
+
+from proxy.config import Settings, SettingsError
+from proxy.shell.artifacts import KEY_HEADERS, PrivateFolder, Tenants, create_tenants, look_after, with_secret
+
+ANNA = [(b"authorization", b"Bearer sk-anna"), (b"x-other", b"1")]
+BEN = [(b"authorization", b"Bearer sk-ben")]
+
+
+def test_a_tenant_is_the_same_after_a_restart_and_for_every_worker(tmp_path):
+    first, second = Tenants.of_folder(tmp_path), Tenants.of_folder(tmp_path)
+    assert first.tenant_of(ANNA) == second.tenant_of(ANNA)
+    assert len(first.tenant_of(ANNA)) == 16
+
+
+def test_different_keys_are_different_tenants_and_other_headers_do_not_count(tmp_path):
+    tenants = Tenants.of_folder(tmp_path)
+    assert len({tenants.tenant_of(headers) for headers in (ANNA, BEN, [])}) == 3
+    assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA[:1])
+
+
+def test_all_keys_of_a_request_count_in_their_order(tmp_path):
+    tenants = Tenants.of_folder(tmp_path)
+    one, two = (b"authorization", b"a"), (b"x-api-key", b"b")
+    twice = [(b"authorization", b"a"), (b"authorization", b"b")]
+    for sent in ([[one], [two], [one, two], [two, one]], [twice, twice[::-1], twice[:1], twice[1:]]):
+        assert len({tenants.tenant_of(headers) for headers in sent}) == len(sent)
+
+
+@pytest.mark.parametrize("name", sorted(KEY_HEADERS))
+def test_every_header_that_carries_a_key_counts(name, tmp_path):
+    tenants = Tenants.of_folder(tmp_path)
+    assert tenants.tenant_of([(name, b"a")]) != tenants.tenant_of([(name, b"b")])
+
+
+def test_the_name_of_a_tenant_needs_the_secret(tmp_path):
+    assert Tenants.of_folder(tmp_path / "a").tenant_of(ANNA) != Tenants.of_folder(tmp_path / "b").tenant_of(ANNA)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"anna" not in written
+
+
+def test_the_secret_is_readable_by_its_user_alone_and_nothing_else_stays(tmp_path):
+    Tenants.of_folder(tmp_path / "kept")
+    assert os.listdir(tmp_path / "kept") == ["owner-secret"]
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "kept", tmp_path / "kept" / "owner-secret")]
+    assert modes == [0o700, 0o600]
+
+
+def test_the_secret_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    done: list[str] = []
+    link, fsync = os.link, os.fsync
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append("written"), fsync(file)))
+    monkeypatch.setattr(os, "link", lambda *paths: (done.append("named"), link(*paths)))
+    Tenants.of_folder(tmp_path)
+    assert done == ["written", "named"]
+
+
+def test_without_a_folder_a_tenant_lasts_as_long_as_the_process_and_the_log_says_so(tmp_path):
+    (tmp_path / "folder").write_text("a file in its place")
+    with capture_logs() as log:
+        tenants = Tenants.of_folder(tmp_path / "folder")
+    assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA)
+    assert [(line["event"], line["log_level"]) for line in log] == [("owner_secret_not_kept", "warning")]
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])
+def test_a_broken_secret_is_not_used_not_replaced_and_reported_without_its_content(content, tmp_path):
+    (tmp_path / "owner-secret").write_bytes(content)
+    with capture_logs() as log:
+        first, second = Tenants.of_folder(tmp_path), Tenants.of_folder(tmp_path)
+    assert first.tenant_of(ANNA) != second.tenant_of(ANNA)
+    assert (tmp_path / "owner-secret").read_bytes() == content
+    assert [line["reason"] for line in log] == [f"it has {len(content)} bytes, not 32"] * 2
+
+
+def test_a_folder_in_the_place_of_the_secret_is_reported(tmp_path):
+    (tmp_path / "owner-secret").mkdir()
+    with capture_logs() as log:
+        assert Tenants.of_folder(tmp_path).tenant_of(ANNA)
+    assert [line["event"] for line in log] == ["owner_secret_not_kept"]
+
+
+def _tenant(folder, start, found):
+    start.wait()
+    found.put(Tenants.of_folder(folder).tenant_of(ANNA))
+
+
+def test_workers_that_start_at_once_agree_on_one_secret(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    for attempt in range(5):
+        start, found = fork.Event(), fork.Queue()
+        workers = [fork.Process(target=_tenant, args=(tmp_path / str(attempt), start, found)) for _ in range(4)]
+        for worker in workers:
+            worker.start()
+        start.set()
+        tenants = {found.get(timeout=PATIENCE_SECONDS) for _ in workers}
+        for worker in workers:
+            worker.join(PATIENCE_SECONDS)
+        assert len(tenants) == 1
+        assert os.listdir(tmp_path / str(attempt)) == ["owner-secret"]
+
+
+def test_a_secret_that_was_removed_while_the_proxy_runs_is_written_again(tmp_path):
+    folder = tmp_path / "data"
+    tenants = Tenants.of_folder(folder)
+    for remove in ((folder / "owner-secret").unlink, lambda: shutil.rmtree(folder)):
+        remove()
+        tenants.keep_secret()
+        assert Tenants.of_folder(folder).tenant_of(ANNA) == tenants.tenant_of(ANNA)
+    assert stat.S_IMODE((folder / "owner-secret").stat().st_mode) == 0o600
+
+
+def test_a_secret_that_another_process_has_made_meanwhile_stays_and_is_reported(tmp_path):
+    tenants = Tenants.of_folder(tmp_path)
+    (tmp_path / "owner-secret").unlink()
+    other = Tenants(b"o" * 32, path=tmp_path / "owner-secret")
+    with capture_logs() as logs:
+        other.keep_secret()
+        tenants.keep_secret()
+        (tmp_path / "owner-secret").rename(tmp_path / "away")
+        (tmp_path / "owner-secret").mkdir()
+        tenants.keep_secret()
+    assert logs == []
+    assert tenants.tenant_of(ANNA) != other.tenant_of(ANNA)
+
+
+def test_a_folder_that_cannot_be_made_again_is_reported_once(tmp_path):
+    folder = tmp_path / "data"
+    tenants = Tenants.of_folder(folder)
+    shutil.rmtree(folder)
+    folder.write_text("in the way")
+    with capture_logs() as logs:
+        tenants.keep_secret()
+        tenants.keep_secret()
+    assert [line["event"] for line in logs] == ["owner_secret_not_kept"]
+
+
+async def test_a_data_folder_is_looked_after_by_the_proxy(tmp_path, monkeypatch):
+    monkeypatch.setattr("proxy.shell.artifacts.tenants.LOOK_SECONDS", 0.001)
+    folder = tmp_path / "data"
+    tenants = Tenants.of_folder(folder)
+    left = folder / "learned.0123456789abcdef.unfinished"
+    left.write_text("half")
+    os.utime(left, (1_000, 1_000))
+    looking = asyncio.create_task(look_after(folder, tenants, PrivateFolder(folder)))
+    await until(lambda: not left.exists())
+    folder.rename(tmp_path / "gone")
+    await until((folder / "owner-secret").exists)
+    looking.cancel()
+
+
+SECRET = "5e" * 32
+REDIS = {"state": {"url": "redis://127.0.0.1:9"}}
+
+
+def settings(folder, **stated):
+    return Settings(data_dir=folder / "data", **stated)
+
+
+def test_replicas_with_one_secret_name_tenants_alike_whatever_their_folders_hold(tmp_path):
+    stated = {"server": {"secret": SECRET}, "artifacts": {"url": "s3://kept"}}
+    one, two = (create_tenants(with_secret(settings(tmp_path / name, **stated))) for name in ("one", "two"))
+    assert (one.tenant_of(ANNA), one.fleet) == (two.tenant_of(ANNA), two.fleet)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_proxy_that_shares_nothing_needs_no_secret(tmp_path):
+    assert with_secret(settings(tmp_path)).server.secret is None
+
+
+@pytest.mark.parametrize(
+    "shared", [REDIS, {"artifacts": {"url": "memory://"}}, {"artifacts": {"url": "file:///dev/null"}}]
+)
+def test_what_replicas_share_needs_a_secret_and_the_refusal_says_how_to_make_one(tmp_path, shared):
+    with pytest.raises(SettingsError, match=r"^server\.secret: must be set with .*openssl rand -hex 32"):
+        with_secret(settings(tmp_path, **shared))
+
+
+def test_a_secret_of_0_2_in_the_data_folder_is_named_with_the_command_that_prints_its_digits(tmp_path):
+    tenants = Tenants.of_folder(tmp_path / "data")
+    with pytest.raises(SettingsError) as refused:
+        with_secret(settings(tmp_path, **REDIS))
+    command = str(refused.value).partition("owner-secret: ")[2]
+    digits = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout
+    again = create_tenants(settings(tmp_path / "new", server={"secret": digits}))
+    assert again.tenant_of(ANNA) == tenants.tenant_of(ANNA)
+
+
+def test_a_secret_that_0_2_kept_in_the_store_is_still_used_and_the_log_says_how_to_set_it(tmp_path):
+    (tmp_path / "shared" / ".meta").mkdir(parents=True)
+    (tmp_path / "shared" / ".meta" / "owner-secret").write_bytes(b"s" * 32)
+    with capture_logs() as logs:
+        found = with_secret(settings(tmp_path, artifacts={"url": f"file://{tmp_path}/shared"}))
+    assert create_tenants(found).tenant_of(ANNA) == Tenants(b"s" * 32).tenant_of(ANNA)
+    assert [line["event"] for line in logs] == ["secret_not_set"]
+    assert b"s".hex() * 32 not in str(logs)
+    (tmp_path / "shared" / ".meta" / "owner-secret").write_bytes(b"half")
+    with pytest.raises(SettingsError, match="has 4 bytes, not 32"):
+        with_secret(settings(tmp_path, artifacts={"url": f"file://{tmp_path}/shared"}))
