@@ -7,7 +7,7 @@ was read is passed on with the rest, byte for byte. What has no content (comment
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -66,8 +66,6 @@ class PeekedResponse(Struct, eq=False):
     """Whether anything was passed on early."""
     _held: list[bytes] = []
     _splitter: Splitter | None = None
-    _counted: Counted | None = None
-    """Counts of a whole response, for its judge and for learning."""
     _last_quiet: bytes = b""
     """The latest event with data but without content: it may contain the finish reason."""
     _quiet_bytes: int = 0
@@ -115,17 +113,11 @@ class PeekedResponse(Struct, eq=False):
             if not await self._look_on(early if early and self._may_begin_early(as_stream=as_stream) else None):
                 return
         except UpstreamUnreachable as error:
-            if self.status != 200 or not self._is_empty:
+            begun = self._splitter.rest if self._splitter is not None else b"" if self.is_stream else self.evidence
+            if self.status != 200 or self._telling or begun.strip():
                 raise
             self.failure = error
         self.is_whole = True
-        self._counted = self._wire.counted(self.evidence[-_USAGE_BYTES:])
-
-    @property
-    def _is_empty(self) -> bool:
-        """Whether nothing with content has arrived, not even the beginning of an event."""
-        begun = self._splitter.rest if self._splitter is not None else b"" if self.is_stream else self.evidence
-        return not self._telling and not begun.strip()
 
     @property
     def ended_quietly(self) -> bool:
@@ -151,18 +143,29 @@ class PeekedResponse(Struct, eq=False):
         """Hold a piece; whether it shows what the response is."""
         self._held.append(piece)
         self.evidence += piece
-        if not self.is_stream and self._wire.framing.begins_stream(self.evidence):
+        framing = self._wire.framing
+        if not self.is_stream and framing.begins_stream(self.evidence):
             self.is_stream, piece = True, self.evidence
         if not self.is_stream:
             return False
-        self._splitter = self._splitter or self._wire.framing.splitter()
-        return self._is_decided(self._splitter.feed(piece), self._splitter)
+        self._splitter = self._splitter or framing.splitter()
+        events = self._splitter.feed(piece)
+        for position, event in enumerate(events):
+            data = framing.data_of(event)
+            if self._wire.says_something(data):  # a part of the reply, an error, or the end
+                self._telling = b"".join(events[position:]) + self._splitter.rest
+                return True
+            if data:
+                self._last_quiet = event
+                self._quiet_bytes += len(data)
+        return False
 
     async def _begin(self, early: PassEarly) -> int:
         """Pass on the bytes without content that have arrived, of a response that is not compressed; returns how many.
         Nothing is passed on after content has begun to arrive: the response will be judged at once."""
-        count = (self._wire.framing.quiet_bytes if self.is_stream else _quiet_bytes)(self.evidence)
-        if not count:
+        has_json_begun = not self.is_stream and self.evidence.strip(_BLANKS)
+        count = self._wire.framing.quiet_bytes(self.evidence) if self.is_stream else len(self.evidence)
+        if has_json_begun or not count:
             return 0
         quiet, rest = self.evidence[:count], self.evidence[count:]
         self.evidence, self._held, self.has_begun = rest, [rest] if rest else [], True
@@ -199,7 +202,7 @@ class PeekedResponse(Struct, eq=False):
         """The upstream's counts, from the end of its response or the beginning of a stream; None if it states none, or
         has not yet."""
         if self.is_whole:
-            return self._counted
+            return self._wire.counted(self.evidence[-_USAGE_BYTES:])
         begun = self.evidence[:_USAGE_BYTES] if self.is_stream else b""  # where some state the prompt's tokens
         return self._wire.counted(begun + self.last.joined_of(_USAGE_PIECES)[-_USAGE_BYTES:])
 
@@ -209,23 +212,3 @@ class PeekedResponse(Struct, eq=False):
     async def aclose(self) -> None:
         """Release the connection."""
         await self._answer.aclose()
-
-    def _is_decided(self, events: Sequence[bytes], coming: Splitter) -> bool:
-        """Whether one of these events has content; more may be `coming`."""
-        for position, event in enumerate(events):
-            if self._tells(event):
-                self._telling = b"".join(events[position:]) + coming.rest
-                return True
-            if data := self._wire.framing.data_of(event):
-                self._last_quiet = event
-                self._quiet_bytes += len(data)
-        return False
-
-    def _tells(self, event: bytes) -> bool:
-        """Whether an event shows what the response is: a part of the reply, an error, or the end."""
-        return self._wire.says_something(self._wire.framing.data_of(event))
-
-
-def _quiet_bytes(body: bytes) -> int:
-    """The length of a body of JSON that has not begun; 0 for one that has."""
-    return 0 if body.strip(_BLANKS) else len(body)
