@@ -24,15 +24,14 @@ def log_of(capfd: pytest.CaptureFixture[str], event: str) -> list[dict[str, obje
 
 
 @EMPTY_BODIES
-async def test_a_body_without_an_answer_is_tried_again_shorter(tmp_path: Path, nothing: bytes) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(200, nothing), saying(200, nothing), accepting)
-        answer = await stage.ask(conversation(9_500))
-        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "3")
-        first, again, shorter = stage.model.bodies
-        assert again == first
-        assert_valid(shorter)
-        assert estimate(shorter) <= 0.55 * estimate(first)
+async def test_a_body_without_an_answer_is_tried_again_shorter(stage: Stage, nothing: bytes) -> None:
+    stage.model.plays(saying(200, nothing), saying(200, nothing), accepting)
+    answer = await stage.ask(conversation(9_500))
+    assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "3")
+    first, again, shorter = stage.model.bodies
+    assert again == first
+    assert_valid(shorter)
+    assert estimate(shorter) <= 0.55 * estimate(first)
 
 
 async def test_a_stream_whose_beginning_is_too_long_to_be_held_is_no_empty_answer(tmp_path: Path) -> None:
@@ -98,16 +97,15 @@ async def test_a_refusal_that_names_no_cause_is_bare_whatever_it_is_wrapped_in(
         assert (answer.status, answer.body, answer.attempts) == (status, refusal, "1")
 
 
-async def test_a_reply_that_is_cut_before_its_first_token_is_tried_again_shorter(tmp_path: Path) -> None:
+async def test_a_reply_that_is_cut_before_its_first_token_is_tried_again_shorter(stage: Stage) -> None:
     choice = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
     usage = {"prompt_tokens": 9_500, "completion_tokens": 0, "total_tokens": 9_500}
     cut = json.dumps({"choices": [choice], "usage": usage}).encode()
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(200, cut), accepting)
-        answer = await stage.ask(conversation(9_500))
-        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
-        stage.model.plays(saying(200, cut))
-        assert (await stage.ask(conversation(9_500, model="snug/other", max_tokens=1))).body == cut
+    stage.model.plays(saying(200, cut), accepting)
+    answer = await stage.ask(conversation(9_500))
+    assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+    stage.model.plays(saying(200, cut))
+    assert (await stage.ask(conversation(9_500, model="snug/other", max_tokens=1))).body == cut
 
 
 ROLE = b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
@@ -118,15 +116,14 @@ CUT = (
 
 
 @pytest.mark.parametrize("end", [CUT + b"data: [DONE]\n\n", b"data: [DONE]\n\n"], ids=["cut", "no word of a finish"])
-async def test_a_stream_that_ends_behind_its_role_is_tried_again_shorter(tmp_path: Path, end: bytes) -> None:
+async def test_a_stream_that_ends_behind_its_role_is_tried_again_shorter(stage: Stage, end: bytes) -> None:
     body = conversation(9_500, stream=True)
-    async with staged(tmp_path) as stage:
-        stage.model.plays(streaming(ROLE, end), accepting)
-        answer = await stage.ask(body)
-        assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
-        stage.model.plays(streaming(ROLE, ROLE, STREAM))
-        answer = await stage.ask(conversation(900, stream=True))
-        assert (answer.status, answer.body, answer.attempts) == (200, ROLE + ROLE + STREAM, "1")
+    stage.model.plays(streaming(ROLE, end), accepting)
+    answer = await stage.ask(body)
+    assert (answer.status, answer.body, answer.attempts) == (200, STREAM, "2")
+    stage.model.plays(streaming(ROLE, ROLE, STREAM))
+    answer = await stage.ask(conversation(900, stream=True))
+    assert (answer.status, answer.body, answer.attempts) == (200, ROLE + ROLE + STREAM, "1")
 
 
 ENDED = b'data: {"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"length"}]}\n\n'
@@ -135,15 +132,14 @@ USED = b'data: {"id":"1","choices":[],"usage":{"prompt_tokens":9500,"completion_
 
 @pytest.mark.parametrize(("spent", "attempts"), [(0, "2"), (40, "1")])
 async def test_the_usage_that_comes_behind_a_cut_says_whether_the_reply_had_begun(
-    tmp_path: Path, spent: int, attempts: str
+    stage: Stage, spent: int, attempts: str
 ) -> None:
     """In reads of their own, as most servers send them; what was spent without a word was reasoning."""
-    async with staged(tmp_path) as stage:
-        reads = [ROLE, ENDED, b": still here\n\n", USED % spent, b"data: [DONE]\n\n"]
-        stage.model.plays(streaming(*reads), accepting)
-        answer = await stage.ask(conversation(9_500, stream=True))
-        assert (answer.status, answer.attempts) == (200, attempts)
-        assert answer.body == (STREAM if attempts == "2" else b"".join(reads))
+    reads = [ROLE, ENDED, b": still here\n\n", USED % spent, b"data: [DONE]\n\n"]
+    stage.model.plays(streaming(*reads), accepting)
+    answer = await stage.ask(conversation(9_500, stream=True))
+    assert (answer.status, answer.attempts) == (200, attempts)
+    assert answer.body == (STREAM if attempts == "2" else b"".join(reads))
 
 
 async def taken_shorter(stage: Stage, tokens: int) -> int:
@@ -153,24 +149,22 @@ async def taken_shorter(stage: Stage, tokens: int) -> int:
     return estimate(stage.model.bodies[0])
 
 
-async def test_a_400_without_a_word_teaches_only_when_less_was_taken(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        for _ in range(3):
-            stage.model.plays(saying(400, b""), saying(400, b""))
-            await stage.ask(conversation(9_500, model="m"))
-        stage.model.plays(accepting)
+async def test_a_400_without_a_word_teaches_only_when_less_was_taken(stage: Stage) -> None:
+    for _ in range(3):
+        stage.model.plays(saying(400, b""), saying(400, b""))
         await stage.ask(conversation(9_500, model="m"))
-        assert estimate(stage.model.bodies[0]) > 9_000, "nothing was learned"
-        refused = await taken_shorter(stage, 9_500)
-        taken = stage.model.bodies[1]
-        stage.model.plays(accepting)
-        answer = await stage.ask(conversation(9_500, model="m"))
-        assert answer.attempts == "1"
-        assert stage.model.bodies == [taken]
-        assert estimate(taken) <= refused / 2
+    stage.model.plays(accepting)
+    await stage.ask(conversation(9_500, model="m"))
+    assert estimate(stage.model.bodies[0]) > 9_000, "nothing was learned"
+    refused = await taken_shorter(stage, 9_500)
+    taken = stage.model.bodies[1]
+    stage.model.plays(accepting)
+    answer = await stage.ask(conversation(9_500, model="m"))
+    assert answer.attempts == "1"
+    assert stage.model.bodies == [taken]
+    assert estimate(taken) <= refused / 2
 
 
-async def test_what_was_concluded_and_is_still_too_much_is_tried_again_shorter(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        refused = [await taken_shorter(stage, tokens) for tokens in (40_000, 40_000, 50_000)]
-        assert refused == sorted(refused, reverse=True), "each time less"
+async def test_what_was_concluded_and_is_still_too_much_is_tried_again_shorter(stage: Stage) -> None:
+    refused = [await taken_shorter(stage, tokens) for tokens in (40_000, 40_000, 50_000)]
+    assert refused == sorted(refused, reverse=True), "each time less"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.overflow_stage import staged
+from support.overflow_stage import Stage, staged
 from support.overflow_words import assert_valid, conversation, estimate, too_long
 from support.upstream.scenes import accepting, saying
 
@@ -32,34 +32,31 @@ async def test_the_limits_at_arrival_hold_all_the_same(tmp_path: Path) -> None:
         assert "truncate_tool_output=" in answer.headers["x-context-proxy-edits"]
 
 
-async def test_a_refusal_teaches_the_window_and_is_healed_unseen(tmp_path: Path) -> None:
+async def test_a_refusal_teaches_the_window_and_is_healed_unseen(stage: Stage) -> None:
     body = conversation(45_000, model=AT_ANOTHER_PROVIDER)
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, too_long(16_000, 45_000)), accepting)
-        first = await stage.ask(body)
-        assert (first.status, first.attempts) == (200, "2")
-        assert_valid(stage.model.bodies[1])
-        stage.model.plays(accepting)
-        second = await stage.ask(body)
-        assert (second.status, second.attempts) == (200, "1")
-        assert estimate(stage.model.bodies[0]) < 16_000
-        assert second.tokens("room") < 16_000
+    stage.model.plays(saying(400, too_long(16_000, 45_000)), accepting)
+    first = await stage.ask(body)
+    assert (first.status, first.attempts) == (200, "2")
+    assert_valid(stage.model.bodies[1])
+    stage.model.plays(accepting)
+    second = await stage.ask(body)
+    assert (second.status, second.attempts) == (200, "1")
+    assert estimate(stage.model.bodies[0]) < 16_000
+    assert second.tokens("room") < 16_000
 
 
-async def test_a_refusal_that_names_the_very_guess_makes_it_certain(tmp_path: Path) -> None:
+async def test_a_refusal_that_names_the_very_guess_makes_it_certain(stage: Stage) -> None:
     body = conversation(150_000, model="nobody-knows-1", exchanges=60)
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, too_long(128_000, 150_000)), accepting)
-        assert (await stage.ask(body)).attempts == "2"
-        stage.model.plays(accepting)
-        assert (await stage.ask(body)).attempts == "1"
+    stage.model.plays(saying(400, too_long(128_000, 150_000)), accepting)
+    assert (await stage.ask(body)).attempts == "2"
+    stage.model.plays(accepting)
+    assert (await stage.ask(body)).attempts == "1"
 
 
-async def test_a_wish_for_a_reply_over_a_guessed_window_is_not_lowered(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(accepting)
-        await stage.ask(conversation(9_000, model="nobody-knows-1", max_tokens=200_000))
-        assert json.loads(stage.model.bodies[0])["max_tokens"] == 200_000
+async def test_a_wish_for_a_reply_over_a_guessed_window_is_not_lowered(stage: Stage) -> None:
+    stage.model.plays(accepting)
+    await stage.ask(conversation(9_000, model="nobody-knows-1", max_tokens=200_000))
+    assert json.loads(stage.model.bodies[0])["max_tokens"] == 200_000
 
 
 async def test_limits_in_characters_hold_beside_a_guessed_window(tmp_path: Path) -> None:

@@ -68,14 +68,13 @@ async def test_an_estimate_that_the_upstream_has_confirmed_refuses(tmp_path: Pat
         assert ((await answer_to(stage, rules)).status, stage.model.bodies) == (400, [])
 
 
-async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_that_it_grew(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        await answer_to(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
-        rules = request_body("Go.", system=WORDS * 300)
-        assert estimate(rules) > 4_096
-        assert (await answer_to(stage, rules, counting(128_000))).status == 200
-        await answer_to(stage, conversation(15_000, model="m"), counting(128_000))
-        assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
+async def test_a_request_that_a_learned_window_cannot_hold_goes_up_and_teaches_that_it_grew(stage: Stage) -> None:
+    await answer_to(stage, conversation(15_000, model="m"), *[counting(4_096)] * 2)
+    rules = request_body("Go.", system=WORDS * 300)
+    assert estimate(rules) > 4_096
+    assert (await answer_to(stage, rules, counting(128_000))).status == 200
+    await answer_to(stage, conversation(15_000, model="m"), counting(128_000))
+    assert estimate(stage.model.bodies[0]) > 12_000, "the limit is forgotten"
 
 
 async def test_a_learned_window_costs_no_further_send_and_the_prefix_stays(tmp_path: Path) -> None:
@@ -90,17 +89,16 @@ async def test_a_learned_window_costs_no_further_send_and_the_prefix_stays(tmp_p
         assert len(kept) <= 2  # as the ratio of the estimate is adopted in finer steps while little was seen
 
 
-async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        assert (await answer_to(stage, conversation(24_000, model="m"), *[counting(20_000)] * 2)).attempts == "2"
-        second = raw_messages(stage.model.bodies[1])
-        longer = json.loads(conversation(24_000, model="m"))
-        longer["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
-        assert (await answer_to(stage, json.dumps(longer).encode(), counting(20_000))).attempts == "1"
-        assert raw_messages(stage.model.bodies[0])[: len(second)] == second
+async def test_after_a_refusal_the_next_turn_begins_as_the_second_send_did(stage: Stage) -> None:
+    assert (await answer_to(stage, conversation(24_000, model="m"), *[counting(20_000)] * 2)).attempts == "2"
+    second = raw_messages(stage.model.bodies[1])
+    longer = json.loads(conversation(24_000, model="m"))
+    longer["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+    assert (await answer_to(stage, json.dumps(longer).encode(), counting(20_000))).attempts == "1"
+    assert raw_messages(stage.model.bodies[0])[: len(second)] == second
 
 
-async def test_required_content_is_not_cut_further_than_the_true_limit_demands(tmp_path: Path) -> None:
+async def test_required_content_is_not_cut_further_than_the_true_limit_demands(stage: Stage) -> None:
     """17 000 tokens of system text and two results of 8 000 at a limit of 32 000."""
     results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"{n} " + WORDS * 280} for n in range(2)]
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}} for n in range(2)]
@@ -113,12 +111,11 @@ async def test_required_content_is_not_cut_further_than_the_true_limit_demands(t
             *results,
         ],
     }
-    async with staged(tmp_path) as stage:
-        raw = json.dumps(body).encode()
-        whole = estimate(raw)
-        limit = whole - 2_000
-        assert (await answer_to(stage, raw, *[counting(limit)] * 2)).status == 200
-        assert 0.85 * limit < estimate(stage.model.bodies[1]) <= limit
+    raw = json.dumps(body).encode()
+    whole = estimate(raw)
+    limit = whole - 2_000
+    assert (await answer_to(stage, raw, *[counting(limit)] * 2)).status == 200
+    assert 0.85 * limit < estimate(stage.model.bodies[1]) <= limit
 
 
 async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path) -> None:
@@ -133,7 +130,7 @@ async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path)
 
 
 @pytest.mark.parametrize("error", [{"code": "invalid_value"}, {"param": "messages[0].role"}, {}])
-async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, error: dict[str, str]) -> None:
+async def test_words_of_a_refusal_in_a_role_shrink_no_window(stage: Stage, error: dict[str, str]) -> None:
     """OpenAI repeats the role that it does not know."""
     role = "This model's maximum context length is 1200 tokens. However, your messages resulted in 5000 tokens."
     reported = f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', and 'tool'."
@@ -141,15 +138,14 @@ async def test_words_of_a_refusal_in_a_role_shrink_no_window(tmp_path: Path, err
     refusal = saying(
         400, json.dumps({"error": {"message": reported, "type": "invalid_request_error"} | error}).encode()
     )
-    async with staged(tmp_path) as stage:
-        for key in ("one", "one", "two"):
-            assert (await answer_to(stage, hostile, refusal, key=key)).body == json.dumps(
-                {"error": {"message": reported, "type": "invalid_request_error"} | error}
-            ).encode()
-        body = request_body(WORDS * 100)
-        for key in ("one", "three"):
-            assert (await answer_to(stage, body, accepting, key=key)).status == 200
-            assert stage.model.bodies == [body]
+    for key in ("one", "one", "two"):
+        assert (await answer_to(stage, hostile, refusal, key=key)).body == json.dumps(
+            {"error": {"message": reported, "type": "invalid_request_error"} | error}
+        ).encode()
+    body = request_body(WORDS * 100)
+    for key in ("one", "three"):
+        assert (await answer_to(stage, body, accepting, key=key)).status == 200
+        assert stage.model.bodies == [body]
 
 
 async def test_a_refusal_whose_words_the_conversation_quotes_is_still_healed(tmp_path: Path) -> None:

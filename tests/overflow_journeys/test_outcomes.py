@@ -87,13 +87,12 @@ async def decision(stage: Stage) -> dict[str, Any]:
     ids=["200", "401", "404", "429", "500", "529", "reset"],
 )
 async def test_a_response_is_answered_refused_or_an_error_of_the_upstream(
-    tmp_path: Path, scene: Scene, outcome: str, status: int, mode: str
+    stage: Stage, scene: Scene, outcome: str, status: int, mode: str
 ) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(*[scene] * 3)
-        await stage.ask(SMALL, x_context_proxy_mode=mode)
-        one = await decision(stage)
-        assert (one["outcome"], one["status"]) == (outcome, status)
+    stage.model.plays(*[scene] * 3)
+    await stage.ask(SMALL, x_context_proxy_mode=mode)
+    one = await decision(stage)
+    assert (one["outcome"], one["status"]) == (outcome, status)
 
 
 @pytest.mark.parametrize(
@@ -106,26 +105,24 @@ async def test_a_response_is_answered_refused_or_an_error_of_the_upstream(
     ids=["auth", "overloaded", "unknown"],
 )
 @pytest.mark.parametrize("as_stream", [False, True])
-async def test_an_error_in_a_200_is_no_answer(tmp_path: Path, body: bytes, outcome: str, *, as_stream: bool) -> None:
-    async with staged(tmp_path) as stage:
-        sent = saying(200, b"data: " + body + b"\n\n", EVENTS) if as_stream else saying(200, body)
-        stage.model.plays(*[sent] * 3)
-        answer = await stage.ask(STREAMED if as_stream else SMALL)
-        one = await decision(stage)
-        assert (answer.status, one["status"], one["outcome"]) == (200, 200, outcome)
+async def test_an_error_in_a_200_is_no_answer(stage: Stage, body: bytes, outcome: str, *, as_stream: bool) -> None:
+    sent = saying(200, b"data: " + body + b"\n\n", EVENTS) if as_stream else saying(200, body)
+    stage.model.plays(*[sent] * 3)
+    answer = await stage.ask(STREAMED if as_stream else SMALL)
+    one = await decision(stage)
+    assert (answer.status, one["status"], one["outcome"]) == (200, 200, outcome)
 
 
 @pytest.mark.parametrize("mode", ["on", "observe", "off"])
 @pytest.mark.parametrize("api", APIS)
-async def test_an_error_in_the_middle_of_a_stream_is_the_upstreams(tmp_path: Path, api: str, mode: str) -> None:
+async def test_an_error_in_the_middle_of_a_stream_is_the_upstreams(stage: Stage, api: str, mode: str) -> None:
     kind = "application/x-ndjson" if api == "ollama" else EVENTS
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(200, b"".join(EVENTS_OF[api]), kind))
-        path, body = asking(api, stream=True)
-        url = stage.url.removesuffix("/v1/chat/completions") + path
-        async with stage.client.post(url, data=body, headers={"x-context-proxy-mode": mode}) as answer:
-            assert (await answer.read()).endswith(EVENTS_OF[api][-1])
-        assert (await decision(stage))["outcome"] == "upstream_error"
+    stage.model.plays(saying(200, b"".join(EVENTS_OF[api]), kind))
+    path, body = asking(api, stream=True)
+    url = stage.url.removesuffix("/v1/chat/completions") + path
+    async with stage.client.post(url, data=body, headers={"x-context-proxy-mode": mode}) as answer:
+        assert (await answer.read()).endswith(EVENTS_OF[api][-1])
+    assert (await decision(stage))["outcome"] == "upstream_error"
 
 
 async def test_what_the_proxy_refuses_itself_is_refused_and_was_sent_nowhere(tmp_path: Path) -> None:
@@ -176,26 +173,24 @@ async def test_a_stream_that_times_out_after_a_comment_was_no_504_for_its_client
         assert (answer.status, one["status"], one["outcome"]) == (200, 200, "upstream_timeout")
 
 
-async def test_a_client_that_left_before_the_head_has_no_status(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        thinking = Thinking()
-        stage.model.plays(thinking)
-        asked = asyncio.create_task(stage.ask(SMALL))
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await thinking.began.wait()
-            asked.cancel()
-            await thinking.left.wait()
-        one = await decision(stage)
-        assert (one["outcome"], one["status"]) == ("client_left", 0)
+async def test_a_client_that_left_before_the_head_has_no_status(stage: Stage) -> None:
+    thinking = Thinking()
+    stage.model.plays(thinking)
+    asked = asyncio.create_task(stage.ask(SMALL))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await thinking.began.wait()
+        asked.cancel()
+        await thinking.left.wait()
+    one = await decision(stage)
+    assert (one["outcome"], one["status"]) == ("client_left", 0)
 
 
-async def test_a_reply_that_speaks_of_errors_is_answered(tmp_path: Path) -> None:
+async def test_a_reply_that_speaks_of_errors_is_answered(stage: Stage) -> None:
     told = json.dumps('data: {"error":{"message":"no"}}\n\n"finish_reason":"error"').encode()
     words = b'data: {"choices":[{"index":0,"delta":{"content":' + told + b"}}]}\n\n"
     filtered = (
         b'data: {"choices":[{"content_filter_results":{"error":{"code":"content_filter_error"}}}],"error":null}\n\n'
     )
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(200, words + filtered + STREAM, EVENTS))
-        await stage.ask(STREAMED)
-        assert (await decision(stage))["outcome"] == "answered"
+    stage.model.plays(saying(200, words + filtered + STREAM, EVENTS))
+    await stage.ask(STREAMED)
+    assert (await decision(stage))["outcome"] == "answered"

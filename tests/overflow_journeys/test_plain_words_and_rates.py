@@ -37,23 +37,21 @@ def allowing(limit: int, ratio: float = 1.0, *, counts_reply: bool = True) -> Sc
 
 
 @pytest.mark.parametrize("reply", [None, 1_000, 5_000])
-async def test_a_request_that_alone_exceeds_a_rate_is_made_smaller(tmp_path: Path, reply: int | None) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(allowing(6_000), allowing(6_000))
-        answer = await stage.ask(conversation(9_500, **({"max_tokens": reply} if reply else {})))
-        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
-        assert_valid(stage.model.bodies[1])
+async def test_a_request_that_alone_exceeds_a_rate_is_made_smaller(stage: Stage, reply: int | None) -> None:
+    stage.model.plays(allowing(6_000), allowing(6_000))
+    answer = await stage.ask(conversation(9_500, **({"max_tokens": reply} if reply else {})))
+    assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+    assert_valid(stage.model.bodies[1])
 
 
-async def test_a_reply_that_takes_the_rate_is_lowered_and_the_prompt_stays(tmp_path: Path) -> None:
+async def test_a_reply_that_takes_the_rate_is_lowered_and_the_prompt_stays(stage: Stage) -> None:
     """https://github.com/zeeyado/koassistant.koplugin/issues/106"""
-    async with staged(tmp_path) as stage:
-        stage.model.plays(allowing(8_000), allowing(8_000))
-        answer = await stage.ask(conversation(3_000, max_tokens=32_000))
-        first, second = (json.loads(body) for body in stage.model.bodies)
-        assert (answer.status, answer.attempts) == (200, "2")
-        assert second["messages"] == first["messages"]
-        assert 4_500 < second["max_tokens"] < 5_100
+    stage.model.plays(allowing(8_000), allowing(8_000))
+    answer = await stage.ask(conversation(3_000, max_tokens=32_000))
+    first, second = (json.loads(body) for body in stage.model.bodies)
+    assert (answer.status, answer.attempts) == (200, "2")
+    assert second["messages"] == first["messages"]
+    assert 4_500 < second["max_tokens"] < 5_100
 
 
 async def answer_to(stage: Stage, body: bytes, limit: int, key: str = "one", ratio: float = 1.0) -> Received:
@@ -121,24 +119,22 @@ async def test_a_rate_never_makes_the_proxy_refuse_and_what_was_accepted_over_it
         assert stage.model.bodies == [body]
 
 
-async def test_a_rate_binds_the_key_that_met_it(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        body = conversation(9_500)
-        assert [(await answer_to(stage, body, 6_000, key)).attempts for key in ("one", "one")] == ["2", "1"]
-        assert (await answer_to(stage, body, 6_000, "two")).attempts == "2"
-        assert (await answer_to(stage, body, 20_000, "three")).attempts == "1"
-        assert stage.model.bodies == [body]
+async def test_a_rate_binds_the_key_that_met_it(stage: Stage) -> None:
+    body = conversation(9_500)
+    assert [(await answer_to(stage, body, 6_000, key)).attempts for key in ("one", "one")] == ["2", "1"]
+    assert (await answer_to(stage, body, 6_000, "two")).attempts == "2"
+    assert (await answer_to(stage, body, 20_000, "three")).attempts == "1"
+    assert stage.model.bodies == [body]
 
 
-async def test_a_request_that_holds_the_words_of_a_rate_teaches_none(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        refusal = tokens_per_minute(6_000, "Requested 14810")
-        body = conversation(9_500, user="TPM): Limit 6000, Requested 14810, please")
-        stage.model.plays(saying(413, refusal), accepting)
-        assert (await stage.ask(body)).attempts == "2"
-        stage.model.plays(accepting)
-        await stage.ask(body)
-        assert stage.model.bodies == [body]
+async def test_a_request_that_holds_the_words_of_a_rate_teaches_none(stage: Stage) -> None:
+    refusal = tokens_per_minute(6_000, "Requested 14810")
+    body = conversation(9_500, user="TPM): Limit 6000, Requested 14810, please")
+    stage.model.plays(saying(413, refusal), accepting)
+    assert (await stage.ask(body)).attempts == "2"
+    stage.model.plays(accepting)
+    await stage.ask(body)
+    assert stage.model.bodies == [body]
 
 
 @pytest.mark.parametrize("clamps", [True, False])
@@ -162,14 +158,13 @@ async def test_a_rate_that_does_not_count_replies_bounds_the_prompt_alone(
         assert stage.model.bodies == [body], "the reply keeps its limit"
 
 
-async def test_the_send_after_a_rate_is_the_plan_of_the_next_turn(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        sent = []
-        for _ in range(3):
-            await answer_to(stage, conversation(9_500, exchanges=60), 8_000)
-            sent.append(estimate(stage.model.bodies[-1]))
-        assert min(sent) > 0.7 * 8_000
-        assert max(sent) - min(sent) < 400
+async def test_the_send_after_a_rate_is_the_plan_of_the_next_turn(stage: Stage) -> None:
+    sent = []
+    for _ in range(3):
+        await answer_to(stage, conversation(9_500, exchanges=60), 8_000)
+        sent.append(estimate(stage.model.bodies[-1]))
+    assert min(sent) > 0.7 * 8_000
+    assert max(sent) - min(sent) < 400
 
 
 @pytest.mark.parametrize("is_rate", [True, False], ids=["rate", "window"])

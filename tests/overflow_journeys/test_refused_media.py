@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.media_samples import PDF, PNG, audio_part, base64_of, file_part, image_part, mcp_block
-from support.overflow_stage import staged
+from support.overflow_stage import Stage, staged
 from support.upstream.scenes import COMPLETION, accepting, saying
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "shot", "arguments": "{}"}}
@@ -94,26 +94,22 @@ async def test_what_was_learned_holds_for_that_model_alone_and_after_a_restart(t
     assert [[(key[0], key[2]) for key, _ in rows] for rows in learned.values()] == [[("blind", "refuses vision")]]
 
 
-async def test_only_the_kind_that_is_refused_becomes_text(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(refusing(400, "audio input is not supported"), accepting)
-        await stage.ask(asking(image_part(), audio_part(), file_part(PDF)))
-        assert types_of(stage.model.bodies[1]) == ["text", "image_url", "text", "file"]
+async def test_only_the_kind_that_is_refused_becomes_text(stage: Stage) -> None:
+    stage.model.plays(refusing(400, "audio input is not supported"), accepting)
+    await stage.ask(asking(image_part(), audio_part(), file_part(PDF)))
+    assert types_of(stage.model.bodies[1]) == ["text", "image_url", "text", "file"]
 
 
-async def test_a_refusal_of_media_in_general_is_of_all_that_was_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting)
-        await stage.ask(asking(image_part(), file_part(PDF)))
-        assert parts_of(stage.model.bodies[1]).count("[cannot read]") == 2
-        await stage.ask(asking(audio_part()))
-        assert types_of(stage.model.bodies[2]) == ["text", "input_audio"], "which was not sent then"
+async def test_a_refusal_of_media_in_general_is_of_all_that_was_sent(stage: Stage) -> None:
+    stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting)
+    await stage.ask(asking(image_part(), file_part(PDF)))
+    assert parts_of(stage.model.bodies[1]).count("[cannot read]") == 2
+    await stage.ask(asking(audio_part()))
+    assert types_of(stage.model.bodies[2]) == ["text", "input_audio"], "which was not sent then"
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
-async def test_a_file_goes_as_it_came_to_a_model_whose_catalogue_says_nothing_of_files(
-    tmp_path: Path, path: str
-) -> None:
+async def test_a_file_goes_as_it_came_to_a_model_whose_catalogue_says_nothing_of_files(stage: Stage, path: str) -> None:
     pdf = base64_of(PDF)
     blocks = {
         "/v1/chat/completions": file_part(PDF),
@@ -124,24 +120,22 @@ async def test_a_file_goes_as_it_came_to_a_model_whose_catalogue_says_nothing_of
         },
     }
     content = "input" if path == "/v1/responses" else "messages"
-    async with staged(tmp_path) as stage:
-        for model in ("gpt-5", "gpt-5.1-2025-11-13", "openai/gpt-5-mini", "o4-mini", "gpt-4o-2024-08-06"):
-            message = {"role": "user", "content": [blocks[path]]}
-            body = json.dumps({"model": model, "max_tokens": 9, content: [message]}).encode()
-            stage.model.plays(accepting)
-            url = stage.url.replace("/v1/chat/completions", path)
-            async with stage.client.post(url, data=body, headers={"content-type": "application/json"}) as answer:
-                await answer.read()
-            assert stage.model.bodies == [body], model
+    for model in ("gpt-5", "gpt-5.1-2025-11-13", "openai/gpt-5-mini", "o4-mini", "gpt-4o-2024-08-06"):
+        message = {"role": "user", "content": [blocks[path]]}
+        body = json.dumps({"model": model, "max_tokens": 9, content: [message]}).encode()
+        stage.model.plays(accepting)
+        url = stage.url.replace("/v1/chat/completions", path)
+        async with stage.client.post(url, data=body, headers={"content-type": "application/json"}) as answer:
+            await answer.read()
+        assert stage.model.bodies == [body], model
 
 
-async def test_a_refusal_of_media_in_general_is_not_blamed_on_what_the_model_is_stated_to_read(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        body = asking(image_part(), file_part(PDF), model="gpt-4-turbo")
-        stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting, accepting)
-        assert (await stage.ask(body)).status == 200
-        await stage.ask(body)
-        assert [part["type"] for part in parts_of(stage.model.bodies[2])] == ["text", "image_url", "text"]
+async def test_a_refusal_of_media_in_general_is_not_blamed_on_what_the_model_is_stated_to_read(stage: Stage) -> None:
+    body = asking(image_part(), file_part(PDF), model="gpt-4-turbo")
+    stage.model.plays(refusing(400, "this is not a multimodal model"), accepting, accepting, accepting)
+    assert (await stage.ask(body)).status == 200
+    await stage.ask(body)
+    assert [part["type"] for part in parts_of(stage.model.bodies[2])] == ["text", "image_url", "text"]
 
 
 async def test_a_stated_capability_is_healed_too(tmp_path: Path) -> None:
@@ -154,15 +148,14 @@ async def test_a_stated_capability_is_healed_too(tmp_path: Path) -> None:
         assert "[cannot read] image.png" in parts_of(stage.model.bodies[2])
 
 
-async def test_a_second_refusal_passes_and_teaches_nothing(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        second = json.dumps({"error": {"message": "content must be a string"}}).encode()
-        stage.model.plays(refusing(400, "image input is not supported"), saying(400, second))
-        answer = await stage.ask(asking(image_part()))
-        assert (answer.status, answer.body) == (400, second)
-        stage.model.plays(accepting)
-        await stage.ask(asking(image_part()))
-        assert types_of(stage.model.bodies[0]) == ["text", "image_url"]
+async def test_a_second_refusal_passes_and_teaches_nothing(stage: Stage) -> None:
+    second = json.dumps({"error": {"message": "content must be a string"}}).encode()
+    stage.model.plays(refusing(400, "image input is not supported"), saying(400, second))
+    answer = await stage.ask(asking(image_part()))
+    assert (answer.status, answer.body) == (400, second)
+    stage.model.plays(accepting)
+    await stage.ask(asking(image_part()))
+    assert types_of(stage.model.bodies[0]) == ["text", "image_url"]
 
 
 @pytest.mark.parametrize(
@@ -172,14 +165,13 @@ async def test_a_second_refusal_passes_and_teaches_nothing(tmp_path: Path) -> No
         "Image URLs are only allowed for messages with role 'user', but this message has the role 'tool'.",
     ],
 )
-async def test_a_refusal_of_one_image_is_healed_and_says_nothing_of_the_model(tmp_path: Path, message: str) -> None:
-    async with staged(tmp_path) as stage:
-        body = asking(image_part())
-        stage.model.plays(refusing(400, message), accepting)
-        assert (await stage.ask(body)).status == 200
-        stage.model.plays(accepting)
-        await stage.ask(body)
-        assert stage.model.bodies == [body]
+async def test_a_refusal_of_one_image_is_healed_and_says_nothing_of_the_model(stage: Stage, message: str) -> None:
+    body = asking(image_part())
+    stage.model.plays(refusing(400, message), accepting)
+    assert (await stage.ask(body)).status == 200
+    stage.model.plays(accepting)
+    await stage.ask(body)
+    assert stage.model.bodies == [body]
 
 
 async def test_with_learning_off_it_is_healed_each_time(tmp_path: Path) -> None:
@@ -204,7 +196,7 @@ async def test_images_of_results_are_healed_like_those_of_users(tmp_path: Path) 
 
 
 async def test_an_upstream_that_takes_no_images_in_results_gets_them_behind_the_batch_from_then_on(
-    tmp_path: Path,
+    stage: Stage,
 ) -> None:
     messages = [
         {"role": "user", "content": "Take a picture."},
@@ -215,12 +207,11 @@ async def test_an_upstream_that_takes_no_images_in_results_gets_them_behind_the_
         "Image URLs are only allowed for messages with role 'user', but this message with role 'tool' contains one."
     )
     body = json.dumps({"model": "m", "messages": messages}).encode()
-    async with staged(tmp_path) as stage:
-        stage.model.plays(refusing(400, refusal), accepting)
-        assert (await stage.ask(body)).status == 200
-        assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png")
-        stage.model.plays(accepting)
-        assert (await stage.ask(body)).attempts == "1"
-        sent = json.loads(stage.model.bodies[0])["messages"]
-        assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
-        assert sent[3]["content"][1] == image_part()
+    stage.model.plays(refusing(400, refusal), accepting)
+    assert (await stage.ask(body)).status == 200
+    assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png")
+    stage.model.plays(accepting)
+    assert (await stage.ask(body)).attempts == "1"
+    sent = json.loads(stage.model.bodies[0])["messages"]
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
+    assert sent[3]["content"][1] == image_part()

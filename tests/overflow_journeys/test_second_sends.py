@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.overflow_stage import staged
+from support.overflow_stage import Stage, staged
 from support.overflow_words import (
     assert_valid,
     at_least,
@@ -24,27 +24,27 @@ from support.upstream.scenes import COMPLETION, JSON, accepting, saying
 
 from proxy.shell.models import counter_for
 
+SETTINGS = window(64_000)
+
 
 @pytest.mark.parametrize("named", ["max_tokens", "max_completion_tokens"])
-async def test_only_the_reply_limit_is_lowered_when_the_prompt_fits(tmp_path: Path, named: str) -> None:
-    async with staged(tmp_path, **window(64_000)) as stage:
-        body = conversation(9_000, **{named: 9_000})
-        stage.model.plays(saying(400, too_long_with_reply(16_384, 9_100, 9_000)), accepting)
-        answer = await stage.ask(body)
-        first, second = stage.model.bodies
-        assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
-        assert raw_messages(second) == raw_messages(first)
-        assert without_messages(second, named) == without_messages(first, named)
-        assert json.loads(second)[named] == 16_384 - 9_100 - 16
+async def test_only_the_reply_limit_is_lowered_when_the_prompt_fits(stage: Stage, named: str) -> None:
+    body = conversation(9_000, **{named: 9_000})
+    stage.model.plays(saying(400, too_long_with_reply(16_384, 9_100, 9_000)), accepting)
+    answer = await stage.ask(body)
+    first, second = stage.model.bodies
+    assert (answer.status, answer.body, answer.attempts) == (200, COMPLETION, "2")
+    assert raw_messages(second) == raw_messages(first)
+    assert without_messages(second, named) == without_messages(first, named)
+    assert json.loads(second)[named] == 16_384 - 9_100 - 16
 
 
-async def test_a_reply_limit_under_what_the_upstream_names_is_not_raised(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(64_000)) as stage:
-        stage.model.plays(saying(400, too_long_with_reply(16_384, 9_100, 9_000)), accepting)
-        answer = await stage.ask(conversation(9_000, max_tokens=500))
-        assert answer.status == 200
-        assert json.loads(stage.model.bodies[1])["max_tokens"] == 500
-        assert estimate(stage.model.bodies[1]) < 0.9 * estimate(stage.model.bodies[0])
+async def test_a_reply_limit_under_what_the_upstream_names_is_not_raised(stage: Stage) -> None:
+    stage.model.plays(saying(400, too_long_with_reply(16_384, 9_100, 9_000)), accepting)
+    answer = await stage.ask(conversation(9_000, max_tokens=500))
+    assert answer.status == 200
+    assert json.loads(stage.model.bodies[1])["max_tokens"] == 500
+    assert estimate(stage.model.bodies[1]) < 0.9 * estimate(stage.model.bodies[0])
 
 
 @pytest.mark.parametrize("max_tokens", [4_096, 8_000])
@@ -151,24 +151,23 @@ async def test_a_request_that_cannot_be_made_smaller_is_refused_with_what_takes_
 @pytest.mark.parametrize("reply", [None, 4_000])
 @pytest.mark.parametrize("rules", [17_000, 20_000, 22_000])
 async def test_where_the_share_of_an_emergency_cannot_be_reached_the_true_limit_is_what_counts(
-    tmp_path: Path, rules: int, reply: int | None
+    stage: Stage, rules: int, reply: int | None
 ) -> None:
-    async with staged(tmp_path, **window(64_000)) as stage:
-        words = "Mind this rule. "
-        system = {"role": "system", "content": words * (rules // 4)}
-        calls = [{"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}} for n in range(2)]
-        results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"row {n} of it\n" * 1_400} for n in range(2)]
-        called = {"role": "assistant", "content": None, "tool_calls": calls}
-        body = {"model": "m", "messages": [system, {"role": "user", "content": "Go."}, called, *results]}
-        if reply is not None:
-            body["max_tokens"] = reply
-        stage.model.plays(saying(400, too_long(32_000, rules + 17_000)), accepting)
-        answer = await stage.ask(json.dumps(body).encode())
-        assert (answer.status, answer.attempts) == (200, "2"), answer.body
-        second = json.loads(stage.model.bodies[1])
-        assert second["messages"][0] == system
-        assert len(json.dumps(second)) < len(json.dumps(body))
-        assert reply is None or second["max_tokens"] <= (reply if rules == 17_000 else 32_000 - 29_600)
+    words = "Mind this rule. "
+    system = {"role": "system", "content": words * (rules // 4)}
+    calls = [{"id": f"c{n}", "type": "function", "function": {"name": "read", "arguments": "{}"}} for n in range(2)]
+    results = [{"role": "tool", "tool_call_id": f"c{n}", "content": f"row {n} of it\n" * 1_400} for n in range(2)]
+    called = {"role": "assistant", "content": None, "tool_calls": calls}
+    body = {"model": "m", "messages": [system, {"role": "user", "content": "Go."}, called, *results]}
+    if reply is not None:
+        body["max_tokens"] = reply
+    stage.model.plays(saying(400, too_long(32_000, rules + 17_000)), accepting)
+    answer = await stage.ask(json.dumps(body).encode())
+    assert (answer.status, answer.attempts) == (200, "2"), answer.body
+    second = json.loads(stage.model.bodies[1])
+    assert second["messages"][0] == system
+    assert len(json.dumps(second)) < len(json.dumps(body))
+    assert reply is None or second["max_tokens"] <= (reply if rules == 17_000 else 32_000 - 29_600)
 
 
 @pytest.mark.parametrize("mode", ["observe", "off"])
@@ -193,13 +192,12 @@ async def test_a_proxy_that_only_watches_passes_the_refusal_and_the_request_unto
 )
 @pytest.mark.parametrize("status", [400, 422])
 async def test_an_edited_request_that_is_refused_for_its_content_goes_up_once_as_it_came(
-    tmp_path: Path, refusal: bytes, status: int
+    stage: Stage, refusal: bytes, status: int
 ) -> None:
-    async with staged(tmp_path, **window(64_000)) as stage:
-        body = edited_request()
-        stage.model.plays(saying(status, refusal), accepting)
-        answer = await stage.ask(body)
-        first, second = stage.model.bodies
-        assert (answer.status, answer.attempts) == (200, "2")
-        assert len(first) < len(body)
-        assert second == body
+    body = edited_request()
+    stage.model.plays(saying(status, refusal), accepting)
+    answer = await stage.ask(body)
+    first, second = stage.model.bodies
+    assert (answer.status, answer.attempts) == (200, "2")
+    assert len(first) < len(body)
+    assert second == body

@@ -17,6 +17,8 @@ from support.upstream import Scene
 from support.upstream.scenes import STREAM, accepting, streaming
 from support.upstream.sockets import CHUNKED, Connection, Request, chunk
 
+SETTINGS = window(12_000)
+
 LINES = b"application/x-ndjson"
 CREATED = {"type": "response.created", "response": {"id": "resp_1", "object": "response", "output": []}}
 STARTED = {
@@ -108,51 +110,47 @@ async def ask(stage: Stage, path: str, tokens: int) -> tuple[int, bytes]:
 @pytest.mark.parametrize("has_begun", [False, True])
 @pytest.mark.parametrize("resets", [True, False, None], ids=["reset", "closed", "ended"])
 async def test_a_stream_that_breaks_before_it_has_content_is_asked_for_once_more(
-    tmp_path: Path, path: str, quiet: bytes, reply: bytes, content_type: bytes, has_begun: bool, resets: bool | None
+    stage: Stage, path: str, quiet: bytes, reply: bytes, content_type: bytes, has_begun: bool, resets: bool | None
 ) -> None:
     pieces = [quiet] if has_begun else []
-    async with staged(tmp_path, **window(12_000)) as stage:
-        if resets is None:
-            broken = streaming(*pieces, content_type=content_type)
-        else:
-            broken = breaking(*pieces, content_type=content_type, resets=resets)
-        stage.model.plays(broken, streaming(reply, content_type=content_type))
-        assert await ask(stage, path, 10_500) == (200, reply)
-        first, again = stage.model.bodies
-        assert again == first
-        stage.model.plays(streaming(reply, content_type=content_type))
-        assert await ask(stage, path, 10_500) == (200, reply)
-        assert stage.model.bodies == [first], "nothing was learned"
+    if resets is None:
+        broken = streaming(*pieces, content_type=content_type)
+    else:
+        broken = breaking(*pieces, content_type=content_type, resets=resets)
+    stage.model.plays(broken, streaming(reply, content_type=content_type))
+    assert await ask(stage, path, 10_500) == (200, reply)
+    first, again = stage.model.bodies
+    assert again == first
+    stage.model.plays(streaming(reply, content_type=content_type))
+    assert await ask(stage, path, 10_500) == (200, reply)
+    assert stage.model.bodies == [first], "nothing was learned"
 
 
 @APIS
 async def test_a_stream_that_breaks_far_from_the_window_fails_as_it_did(
-    tmp_path: Path, path: str, quiet: bytes, reply: bytes, content_type: bytes
+    stage: Stage, path: str, quiet: bytes, reply: bytes, content_type: bytes
 ) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(breaking(quiet, content_type=content_type))
-        assert (await ask(stage, path, 3_000))[0] == 502
-        assert len(stage.model.bodies) == 1
+    stage.model.plays(breaking(quiet, content_type=content_type))
+    assert (await ask(stage, path, 3_000))[0] == 502
+    assert len(stage.model.bodies) == 1
 
 
 @APIS
 async def test_a_stream_that_breaks_in_its_content_is_never_asked_for_again(
-    tmp_path: Path, path: str, quiet: bytes, reply: bytes, content_type: bytes
+    stage: Stage, path: str, quiet: bytes, reply: bytes, content_type: bytes
 ) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(breaking(reply[: len(reply) * 2 // 3], content_type=content_type))
-        with contextlib.suppress(aiohttp.ClientPayloadError):  # broken off for the client, too, if that had begun
-            await ask(stage, path, 10_500)
-        assert len(stage.model.bodies) == 1
+    stage.model.plays(breaking(reply[: len(reply) * 2 // 3], content_type=content_type))
+    with contextlib.suppress(aiohttp.ClientPayloadError):  # broken off for the client, too, if that had begun
+        await ask(stage, path, 10_500)
+    assert len(stage.model.bodies) == 1
 
 
-async def test_a_stream_that_breaks_twice_and_cannot_get_shorter_fails_as_it_did(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(12_000)) as stage:
-        stage.model.plays(breaking(), breaking())
-        messages = [{"role": "system", "content": "word " * 8_000}, {"role": "user", "content": "Well?"}]
-        answer = await stage.ask(json.dumps({"model": "snug/m", "messages": messages, "stream": True}).encode())
-        assert (answer.status, len(stage.model.bodies)) == (502, 2)
-        assert json.loads(answer.body)["error"]["code"] == "upstream_unreachable"
+async def test_a_stream_that_breaks_twice_and_cannot_get_shorter_fails_as_it_did(stage: Stage) -> None:
+    stage.model.plays(breaking(), breaking())
+    messages = [{"role": "system", "content": "word " * 8_000}, {"role": "user", "content": "Well?"}]
+    answer = await stage.ask(json.dumps({"model": "snug/m", "messages": messages, "stream": True}).encode())
+    assert (answer.status, len(stage.model.bodies)) == (502, 2)
+    assert json.loads(answer.body)["error"]["code"] == "upstream_unreachable"
 
 
 async def test_two_empty_streams_of_an_unknown_window_teach_nothing_before_they_come_again(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from support.overflow_words import conversation
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
 
+SETTINGS = {"defaults": {"context_window": 200_000}}
+
 SHOT = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG * 300).decode()}}
 """A screenshot of 27 KB: a PNG may have anything behind its end."""
 REFUSALS = {
@@ -72,41 +74,37 @@ async def test_a_body_that_is_too_large_is_sent_once_more_without_its_oldest_med
         assert kept == [PNG * 300], "the whole is kept"
 
 
-async def test_text_that_is_too_large_is_sent_as_a_plan_of_half_of_the_bytes(tmp_path: Path) -> None:
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        body = conversation(60_000, model="m")
-        answer = await answer_to(stage, body, len(body) * 2 // 3)
-        assert (answer.status, answer.attempts) == (200, "2")
-        assert 0.3 * len(body) < len(stage.model.bodies[1]) <= 0.5 * len(body)
+async def test_text_that_is_too_large_is_sent_as_a_plan_of_half_of_the_bytes(stage: Stage) -> None:
+    body = conversation(60_000, model="m")
+    answer = await answer_to(stage, body, len(body) * 2 // 3)
+    assert (answer.status, answer.attempts) == (200, "2")
+    assert 0.3 * len(body) < len(stage.model.bodies[1]) <= 0.5 * len(body)
 
 
-async def test_a_limit_that_is_not_stated_is_met_a_few_times_and_then_kept_to(tmp_path: Path) -> None:
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        most, attempts, sizes = 300_000, [], []
-        for count in range(12, 32):
-            answer = await answer_to(stage, shots(count), most)
-            assert answer.status == 200
-            attempts.append(answer.attempts)
-            sizes.append(len(stage.model.bodies[-1]))
-        assert attempts.count("2") <= 4
-        assert attempts[-10:] == ["1"] * 10
-        assert max(sizes[-10:]) > most * 0.7
+async def test_a_limit_that_is_not_stated_is_met_a_few_times_and_then_kept_to(stage: Stage) -> None:
+    most, attempts, sizes = 300_000, [], []
+    for count in range(12, 32):
+        answer = await answer_to(stage, shots(count), most)
+        assert answer.status == 200
+        attempts.append(answer.attempts)
+        sizes.append(len(stage.model.bodies[-1]))
+    assert attempts.count("2") <= 4
+    assert attempts[-10:] == ["1"] * 10
+    assert max(sizes[-10:]) > most * 0.7
 
 
-async def test_a_limit_in_bytes_binds_the_key_that_met_it(tmp_path: Path) -> None:
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        body, most = shots(12), 300_000
-        assert [(await answer_to(stage, body, most, key)).attempts for key in ("one", "one", "two")] == ["2", "1", "2"]
+async def test_a_limit_in_bytes_binds_the_key_that_met_it(stage: Stage) -> None:
+    body, most = shots(12), 300_000
+    assert [(await answer_to(stage, body, most, key)).attempts for key in ("one", "one", "two")] == ["2", "1", "2"]
 
 
-async def test_a_second_refusal_for_bytes_passes_and_teaches_nothing(tmp_path: Path) -> None:
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        body = shots(12)
-        answer = await answer_to(stage, body, 1_000)
-        assert (answer.status, answer.body) == (413, REFUSALS["express"])
-        stage.model.plays(accepting)
-        await stage.ask(body)
-        assert stage.model.bodies == [body]
+async def test_a_second_refusal_for_bytes_passes_and_teaches_nothing(stage: Stage) -> None:
+    body = shots(12)
+    answer = await answer_to(stage, body, 1_000)
+    assert (answer.status, answer.body) == (413, REFUSALS["express"])
+    stage.model.plays(accepting)
+    await stage.ask(body)
+    assert stage.model.bodies == [body]
 
 
 async def test_a_small_body_is_refused_as_it_is(tmp_path: Path) -> None:
@@ -117,36 +115,33 @@ async def test_a_small_body_is_refused_as_it_is(tmp_path: Path) -> None:
         assert (answer.status, answer.attempts) == (413, "1")
 
 
-async def test_a_small_body_over_a_limit_that_is_stated_is_sent_once_more_under_it(tmp_path: Path) -> None:
+async def test_a_small_body_over_a_limit_that_is_stated_is_sent_once_more_under_it(stage: Stage) -> None:
     refusal = b'{"error":{"message":"Request body too large: the limit is 32768 bytes"}}'
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        body = conversation(12_000, model="m")
-        assert 32_768 < len(body) < 65_536
-        stage.model.plays(holding(32_768, refusal), holding(32_768, refusal))
-        answer = await stage.ask(body)
-        assert (answer.status, answer.attempts) == (200, "2")
-        assert 20_000 < len(stage.model.bodies[1]) <= 32_768
-        stage.model.plays(holding(32_768, refusal))
-        assert (await stage.ask(body)).attempts == "1"
+    body = conversation(12_000, model="m")
+    assert 32_768 < len(body) < 65_536
+    stage.model.plays(holding(32_768, refusal), holding(32_768, refusal))
+    answer = await stage.ask(body)
+    assert (answer.status, answer.attempts) == (200, "2")
+    assert 20_000 < len(stage.model.bodies[1]) <= 32_768
+    stage.model.plays(holding(32_768, refusal))
+    assert (await stage.ask(body)).attempts == "1"
 
 
-async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(tmp_path: Path) -> None:
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        messages = json.loads(shots(2))["messages"]
-        system = {"role": "system", "content": "These are the rules of the house. " * 20_000}
-        body = json.dumps({"model": "m", "messages": [system, *messages]}).encode()
-        stage.model.plays(saying(413, REFUSALS["express"]))
-        answer = await stage.ask(body)
-        assert (answer.status, answer.attempts) == (413, "1")
+async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(stage: Stage) -> None:
+    messages = json.loads(shots(2))["messages"]
+    system = {"role": "system", "content": "These are the rules of the house. " * 20_000}
+    body = json.dumps({"model": "m", "messages": [system, *messages]}).encode()
+    stage.model.plays(saying(413, REFUSALS["express"]))
+    answer = await stage.ask(body)
+    assert (answer.status, answer.attempts) == (413, "1")
 
 
-async def test_a_learned_limit_in_bytes_costs_no_further_send(tmp_path: Path) -> None:
-    async with staged(tmp_path, defaults={"context_window": 200_000}) as stage:
-        body = shots(12)
-        for _ in range(2):
-            await answer_to(stage, body, 300_000)
-        sizes = set()
-        for _ in range(40):
-            assert (await answer_to(stage, body, 300_000)).attempts == "1"
-            sizes.add(len(stage.model.bodies[0]))
-        assert len(sizes) == 1, "the prefix stays"
+async def test_a_learned_limit_in_bytes_costs_no_further_send(stage: Stage) -> None:
+    body = shots(12)
+    for _ in range(2):
+        await answer_to(stage, body, 300_000)
+    sizes = set()
+    for _ in range(40):
+        assert (await answer_to(stage, body, 300_000)).attempts == "1"
+        sizes.add(len(stage.model.bodies[0]))
+    assert len(sizes) == 1, "the prefix stays"

@@ -104,11 +104,10 @@ async def test_a_refusal_that_states_only_its_excess_is_met_once(tmp_path: Path,
 
 @pytest.mark.parametrize("scale", [0.7, 1.0, 1.2])
 async def test_an_excess_over_most_of_the_prompt_is_met_however_tokens_are_estimated(
-    tmp_path: Path, scale: float
+    stage: Stage, scale: float
 ) -> None:
     server = Unnamed(6_000, EXCESS, scale=scale)
-    async with staged(tmp_path) as stage:
-        assert await server.turn(stage, 60_000) == (200, "2")
+    assert await server.turn(stage, 60_000) == (200, "2")
 
 
 @SAYINGS
@@ -148,12 +147,11 @@ async def test_no_turn_of_a_growing_conversation_ends_in_a_refusal(
     assert sends <= 20 + 5, server.refused
 
 
-async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(tmp_path: Path) -> None:
+async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(stage: Stage) -> None:
     server = Unnamed(40_000, without_numbers())
-    async with staged(tmp_path) as stage:
-        assert await server.turn(stage, 39_200) == (200, "1")
-        assert await server.turn(stage, 40_400) == (200, "2")
-        assert [await server.turn(stage, 40_400 + 300 * number) for number in range(6)] == [(200, "1")] * 6
+    assert await server.turn(stage, 39_200) == (200, "1")
+    assert await server.turn(stage, 40_400) == (200, "2")
+    assert [await server.turn(stage, 40_400 + 300 * number) for number in range(6)] == [(200, "1")] * 6
 
 
 @pytest.mark.parametrize("refusal", [without_numbers(), b"data: " + without_numbers() + b"\n\n"], ids=["400", "event"])
@@ -171,13 +169,12 @@ async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(tmp_p
     assert attempts.count("2") <= 2, attempts
 
 
-async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(tmp_path: Path) -> None:
+async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(stage: Stage) -> None:
     """Nothing is learned from a whole answer, but a second send is never larger than what was refused before."""
-    async with staged(tmp_path) as stage:
-        for turn in range(12):
-            body = conversation(18_000 + 6_000 * turn, exchanges=60, model="m", tools=[WEB_SEARCH])
-            stage.model.plays(*[limited(22_000, saying(400, without_numbers()))] * 2)
-            assert (await stage.ask(body)).status == 200
+    for turn in range(12):
+        body = conversation(18_000 + 6_000 * turn, exchanges=60, model="m", tools=[WEB_SEARCH])
+        stage.model.plays(*[limited(22_000, saying(400, without_numbers()))] * 2)
+        assert (await stage.ask(body)).status == 200
 
 
 async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(tmp_path: Path) -> None:
@@ -212,15 +209,14 @@ async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path
     assert attempts[-8:] == ["1"] * 8
 
 
-async def test_a_second_key_is_not_bound_by_the_search_of_the_first(tmp_path: Path) -> None:
+async def test_a_second_key_is_not_bound_by_the_search_of_the_first(stage: Stage) -> None:
     server = Unnamed(20_000, without_numbers())
-    async with staged(tmp_path) as stage:
-        body = conversation(30_000, exchanges=60, model="m")
-        stage.model.plays(server, server)
-        await stage.ask(body, authorization="Bearer one")
-        stage.model.plays(accepting)
-        await stage.ask(body, authorization="Bearer two")
-        assert stage.model.bodies == [body]
+    body = conversation(30_000, exchanges=60, model="m")
+    stage.model.plays(server, server)
+    await stage.ask(body, authorization="Bearer one")
+    stage.model.plays(accepting)
+    await stage.ask(body, authorization="Bearer two")
+    assert stage.model.bodies == [body]
 
 
 async def test_the_proxys_own_refusal_states_no_invented_figure(tmp_path: Path) -> None:

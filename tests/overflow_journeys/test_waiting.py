@@ -20,6 +20,7 @@ from proxy.shell.resources import Workload
 
 REFUSED = saying(400, too_long(8_192, 9_000))
 COMPRESSED = {"max_waiting_bytes": 85_000}
+SETTINGS = {"server": COMPRESSED, **window(64_000)}
 """Less than any body here, and more than each compressed."""
 
 
@@ -86,27 +87,25 @@ async def test_what_was_compressed_is_sent_again_as_if_it_had_stayed(
     assert returned == stayed
 
 
-async def test_waiting_requests_are_compressed_until_they_are_answered(tmp_path: Path) -> None:
+async def test_waiting_requests_are_compressed_until_they_are_answered(stage: Stage) -> None:
     go_on = asyncio.Event()
-    async with staged(tmp_path, server=COMPRESSED, **window(64_000)) as stage:
-        stage.model.plays(after(go_on, accepting), streaming(b": wait\n\n", go_on, STREAM))
-        asking = []
-        for stream in (False, True):
-            asking.append(asyncio.create_task(stage.ask(conversation(9_000, stream=stream))))
-            await has_compressed(stage, len(asking))
-        go_on.set()
-        assert [(await one).body for one in asking] == [COMPLETION, b": wait\n\n" + STREAM]
-        await has_compressed(stage, 0)
+    stage.model.plays(after(go_on, accepting), streaming(b": wait\n\n", go_on, STREAM))
+    asking = []
+    for stream in (False, True):
+        asking.append(asyncio.create_task(stage.ask(conversation(9_000, stream=stream))))
+        await has_compressed(stage, len(asking))
+    go_on.set()
+    assert [(await one).body for one in asking] == [COMPLETION, b": wait\n\n" + STREAM]
+    await has_compressed(stage, 0)
 
 
-async def test_a_client_that_leaves_takes_its_compressed_body_along(tmp_path: Path) -> None:
-    async with staged(tmp_path, server=COMPRESSED, **window(64_000)) as stage:
-        stage.model.plays(thinking := Thinking())
-        asking = asyncio.create_task(stage.ask(conversation(9_000)))
-        await has_compressed(stage, 1)
-        asking.cancel()
-        await has_compressed(stage, 0)
-        await thinking.left.wait()
+async def test_a_client_that_leaves_takes_its_compressed_body_along(stage: Stage) -> None:
+    stage.model.plays(thinking := Thinking())
+    asking = asyncio.create_task(stage.ask(conversation(9_000)))
+    await has_compressed(stage, 1)
+    asking.cancel()
+    await has_compressed(stage, 0)
+    await thinking.left.wait()
 
 
 async def test_the_client_of_a_request_that_was_let_go_gets_the_refusal_and_the_log_says_why(

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import staged
+from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, estimate, too_long, window, without_numbers
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, JSON, accepting, saying
+
+SETTINGS = window(16_000)
 
 LONG = "every field of the form has a description; " * 2_400
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "description": LONG}}}
@@ -25,25 +27,23 @@ MEMBERS: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-async def test_a_refusal_for_length_names_the_member_that_takes_the_room(tmp_path: Path, name: str) -> None:
-    async with staged(tmp_path, **window(16_000)) as stage:
-        stage.model.plays(saying(400, too_long(16_000, 25_000)))
-        body = {"model": "m", "messages": [{"role": "user", "content": "What is it?"}], name: MEMBERS[name]}
-        answer = await stage.ask(json.dumps(body).encode())
-        message = json.loads(answer.body)["error"]["message"]
-        assert answer.status == 400
-        assert f"have to stay: the member {name} (3" in message
+async def test_a_refusal_for_length_names_the_member_that_takes_the_room(stage: Stage, name: str) -> None:
+    stage.model.plays(saying(400, too_long(16_000, 25_000)))
+    body = {"model": "m", "messages": [{"role": "user", "content": "What is it?"}], name: MEMBERS[name]}
+    answer = await stage.ask(json.dumps(body).encode())
+    message = json.loads(answer.body)["error"]["message"]
+    assert answer.status == 400
+    assert f"have to stay: the member {name} (3" in message
 
 
-async def test_a_refusal_of_a_response_names_the_format_of_its_text(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(16_000)) as stage:
-        stage.model.plays(saying(400, too_long(16_000, 25_000)))
-        text = {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}}
-        body = {"model": "m", "input": [{"role": "user", "content": "What is it?"}], "text": text}
-        stage.url = stage.url.replace("/chat/completions", "/responses")
-        answer = await stage.ask(json.dumps(body).encode())
-        assert answer.status == 400
-        assert "have to stay: the member text (3" in json.loads(answer.body)["error"]["message"]
+async def test_a_refusal_of_a_response_names_the_format_of_its_text(stage: Stage) -> None:
+    stage.model.plays(saying(400, too_long(16_000, 25_000)))
+    text = {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}}
+    body = {"model": "m", "input": [{"role": "user", "content": "What is it?"}], "text": text}
+    stage.url = stage.url.replace("/chat/completions", "/responses")
+    answer = await stage.ask(json.dumps(body).encode())
+    assert answer.status == 400
+    assert "have to stay: the member text (3" in json.loads(answer.body)["error"]["message"]
 
 
 async def test_a_long_schema_takes_its_place_from_old_messages(tmp_path: Path) -> None:
@@ -54,12 +54,11 @@ async def test_a_long_schema_takes_its_place_from_old_messages(tmp_path: Path) -
         assert estimate(stage.model.bodies[0]) < 14_000
 
 
-async def test_a_long_schema_that_the_upstream_does_not_count_refuses_nothing(tmp_path: Path) -> None:
+async def test_a_long_schema_that_the_upstream_does_not_count_refuses_nothing(stage: Stage) -> None:
     """vLLM guides the reply by it and keeps it out of the prompt."""
-    async with staged(tmp_path, **window(16_000)) as stage:
-        stage.model.plays(accepting)
-        answer = await stage.ask(conversation(1_000, model="gpt-4o", response_format=FORMAT))
-        assert answer.status == 200
+    stage.model.plays(accepting)
+    answer = await stage.ask(conversation(1_000, model="gpt-4o", response_format=FORMAT))
+    assert answer.status == 200
 
 
 def counting(ratio: float) -> Scene:

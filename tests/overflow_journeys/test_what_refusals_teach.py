@@ -14,7 +14,7 @@ from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
 from support.upstream.sockets import Connection, Request
 
-WINDOW = {"defaults": {"context_window": 20_000}}
+SETTINGS = {"defaults": {"context_window": 20_000}}
 """The assumed window of every model, which refusals correct."""
 
 
@@ -26,27 +26,24 @@ async def sends_needed(stage: Stage, *scenes: Scene, model: str = "m") -> str | 
     return answer.attempts
 
 
-async def test_the_next_request_of_the_model_is_not_refused(tmp_path: Path) -> None:
-    async with staged(tmp_path, **WINDOW) as stage:
-        assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
-        assert await sends_needed(stage, accepting) == "1"
-        assert estimate(stage.model.bodies[0]) < 12_000
+async def test_the_next_request_of_the_model_is_not_refused(stage: Stage) -> None:
+    assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
+    assert await sends_needed(stage, accepting) == "1"
+    assert estimate(stage.model.bodies[0]) < 12_000
 
 
-async def test_what_is_learned_of_one_model_does_not_touch_another(tmp_path: Path) -> None:
-    async with staged(tmp_path, **WINDOW) as stage:
-        assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
-        assert await sends_needed(stage, accepting, model="other") == "1"
-        assert estimate(stage.model.bodies[0]) > 12_000
+async def test_what_is_learned_of_one_model_does_not_touch_another(stage: Stage) -> None:
+    assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
+    assert await sends_needed(stage, accepting, model="other") == "1"
+    assert estimate(stage.model.bodies[0]) > 12_000
 
 
-async def test_a_limit_under_half_of_what_was_believed_teaches_at_once(tmp_path: Path) -> None:
-    async with staged(tmp_path, **WINDOW) as stage:
-        refusal = saying(400, too_long(6_000, 15_000))
-        assert await sends_needed(stage, refusal, accepting) == "2"
-        assert estimate(stage.model.bodies[0]) > 12_000
-        assert await sends_needed(stage, accepting) == "1"
-        assert estimate(stage.model.bodies[0]) < 6_000
+async def test_a_limit_under_half_of_what_was_believed_teaches_at_once(stage: Stage) -> None:
+    refusal = saying(400, too_long(6_000, 15_000))
+    assert await sends_needed(stage, refusal, accepting) == "2"
+    assert estimate(stage.model.bodies[0]) > 12_000
+    assert await sends_needed(stage, accepting) == "1"
+    assert estimate(stage.model.bodies[0]) < 6_000
 
 
 async def test_after_one_exact_refusal_of_an_unknown_model_the_next_turns_fit_at_their_first_send(
@@ -99,14 +96,13 @@ OTHER_WORDS = [
 
 @pytest.mark.parametrize("words", OTHER_WORDS)
 async def test_a_limit_without_a_name_under_half_of_a_certain_window_needs_two_sightings(
-    tmp_path: Path, words: str
+    stage: Stage, words: str
 ) -> None:
-    async with staged(tmp_path, **WINDOW) as stage:
-        refusal = saying(400, openai_error(words.format(15_000, 6_000)))
-        for _ in range(2):
-            assert await sends_needed(stage, refusal, accepting) == "2"
-        assert await sends_needed(stage, accepting) == "1"
-        assert estimate(stage.model.bodies[0]) < 6_000
+    refusal = saying(400, openai_error(words.format(15_000, 6_000)))
+    for _ in range(2):
+        assert await sends_needed(stage, refusal, accepting) == "2"
+    assert await sends_needed(stage, accepting) == "1"
+    assert estimate(stage.model.bodies[0]) < 6_000
 
 
 @pytest.mark.parametrize("words", OTHER_WORDS)
@@ -189,27 +185,25 @@ async def test_a_limit_quoted_in_the_request_itself_heals_it_and_teaches_nothing
         assert estimate(stage.model.bodies[0]) > 12_000
 
 
-async def test_a_limit_of_characters_fits_the_next_turns_at_their_first_send(tmp_path: Path) -> None:
+async def test_a_limit_of_characters_fits_the_next_turns_at_their_first_send(stage: Stage) -> None:
     """DashScope: https://www.alibabacloud.com/help/en/model-studio/error-code"""
     refusal = openai_error("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 36000]")
-    async with staged(tmp_path, **WINDOW) as stage:
-        assert await sends_needed(stage, saying(400, refusal), accepting) == "2"
-        assert characters(stage.model.bodies[0]) > 36_000
-        assert await sends_needed(stage, accepting) == "1"
-        assert 20_000 < characters(stage.model.bodies[0]) <= 36_000
+    assert await sends_needed(stage, saying(400, refusal), accepting) == "2"
+    assert characters(stage.model.bodies[0]) > 36_000
+    assert await sends_needed(stage, accepting) == "1"
+    assert 20_000 < characters(stage.model.bodies[0]) <= 36_000
 
 
 def characters(body: bytes) -> int:
     return sum(len(message.get("content") or "") for message in json.loads(body)["messages"])
 
 
-async def test_one_refusal_without_numbers_bounds_what_is_sent(tmp_path: Path) -> None:
-    async with staged(tmp_path, **WINDOW) as stage:
-        assert await sends_needed(stage, saying(400, without_numbers()), accepting) == "2"
-        second = stage.model.bodies[1]
-        assert estimate(second) <= 15_000 / 2
-        assert await sends_needed(stage, accepting) == "1"
-        assert stage.model.bodies == [second]
+async def test_one_refusal_without_numbers_bounds_what_is_sent(stage: Stage) -> None:
+    assert await sends_needed(stage, saying(400, without_numbers()), accepting) == "2"
+    second = stage.model.bodies[1]
+    assert estimate(second) <= 15_000 / 2
+    assert await sends_needed(stage, accepting) == "1"
+    assert stage.model.bodies == [second]
 
 
 async def test_refusals_of_a_large_wish_for_a_reply_without_numbers_do_not_shrink_the_prompt(tmp_path: Path) -> None:
@@ -223,13 +217,12 @@ async def test_refusals_of_a_large_wish_for_a_reply_without_numbers_do_not_shrin
         assert estimate(stage.model.bodies[0]) > 5_500
 
 
-async def test_a_learned_limit_survives_a_restart(tmp_path: Path) -> None:
-    async with staged(tmp_path, **WINDOW) as stage:
-        assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
-        async with serving(stage.settings) as url:
-            stage.url = url
-            assert await sends_needed(stage, accepting) == "1"
-            assert estimate(stage.model.bodies[0]) < 12_000
+async def test_a_learned_limit_survives_a_restart(stage: Stage) -> None:
+    assert await sends_needed(stage, saying(400, too_long(12_000, 15_000)), accepting) == "2"
+    async with serving(stage.settings) as url:
+        stage.url = url
+        assert await sends_needed(stage, accepting) == "1"
+        assert estimate(stage.model.bodies[0]) < 12_000
 
 
 def counting(prompt_tokens: int) -> Scene:
@@ -241,7 +234,7 @@ def counting(prompt_tokens: int) -> Scene:
 async def test_a_count_far_under_the_estimate_is_reported_as_silent_truncation_and_cured(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], calibrated: bool
 ) -> None:
-    async with staged(tmp_path, **WINDOW, log={"format": "json"}) as stage:
+    async with staged(tmp_path, **SETTINGS, log={"format": "json"}) as stage:
         for _ in range(3 if calibrated else 0):
             assert await sends_needed(stage, counting(14_000)) == "1"
         assert "upstream_truncated_silently" not in capfd.readouterr().out

@@ -13,6 +13,8 @@ from support.overflow_words import conversation, estimate, window
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, JSON, accepting, saying
 
+SETTINGS = window(40_000)
+
 SEARCH = [{"type": "web_search_20250305", "name": "web_search", "max_uses": 5}]
 
 
@@ -32,42 +34,39 @@ def counting(ratio: float) -> Scene:
     return scene
 
 
-async def test_a_ratio_of_one_key_leaves_nothing_of_another_ones_prompt_out(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(40_000)) as stage:
-        for _ in range(4):
-            await answer_to(stage, conversation(8_000), "one", counting(2.6))
-        await answer_to(stage, conversation(30_000), "two", accepting)
-        assert estimate(stage.model.bodies[0]) > 29_000
-        await answer_to(stage, conversation(30_000), "one", accepting)
-        assert estimate(stage.model.bodies[0]) < 16_000, "its own key goes by it"
+async def test_a_ratio_of_one_key_leaves_nothing_of_another_ones_prompt_out(stage: Stage) -> None:
+    for _ in range(4):
+        await answer_to(stage, conversation(8_000), "one", counting(2.6))
+    await answer_to(stage, conversation(30_000), "two", accepting)
+    assert estimate(stage.model.bodies[0]) > 29_000
+    await answer_to(stage, conversation(30_000), "one", accepting)
+    assert estimate(stage.model.bodies[0]) < 16_000, "its own key goes by it"
 
 
-async def test_clients_without_a_key_are_one_key(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(40_000)) as stage:
-        for ratio in (1.5, 1.5, 1.5):
-            stage.model.plays(counting(ratio))
-            await stage.ask(conversation(8_000))
-        stage.model.plays(accepting)
-        await stage.ask(conversation(30_000))
-        assert estimate(stage.model.bodies[0]) < 27_000
+async def test_clients_without_a_key_are_one_key(stage: Stage) -> None:
+    for ratio in (1.5, 1.5, 1.5):
+        stage.model.plays(counting(ratio))
+        await stage.ask(conversation(8_000))
+    stage.model.plays(accepting)
+    await stage.ask(conversation(30_000))
+    assert estimate(stage.model.bodies[0]) < 27_000
 
 
-async def test_a_web_search_on_messages_teaches_its_own_key_nothing(tmp_path: Path) -> None:
+async def test_a_web_search_on_messages_teaches_its_own_key_nothing(stage: Stage) -> None:
     """Its pages are in `input_tokens`."""
-    async with staged(tmp_path, **window(40_000)) as stage:
-        stage.url = stage.url.replace("/chat/completions", "/messages")
-        usage = {"input_tokens": 20_800, "output_tokens": 2}
-        reply = {"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "x"}]}
-        searched = saying(200, json.dumps({**reply, "stop_reason": "end_turn", "usage": usage}).encode())
-        messages = json.loads(conversation(8_000, exchanges=1))["messages"][1:2]
-        messages[0]["content"] = "the unit started and wrote its state; " * 800
-        body = {"model": "claude-x", "max_tokens": 100, "messages": messages, "tools": SEARCH}
-        for _ in range(4):
-            await answer_to(stage, json.dumps(body).encode(), "one", searched)
-        plain = {**body, "messages": messages * 1, "tools": []}
-        messages[0]["content"] *= 4
-        answer = await answer_to(stage, json.dumps(plain).encode(), "one", saying(200, json.dumps(reply).encode()))
-        assert answer.tokens("before") == answer.tokens("after")
+    stage.url = stage.url.replace("/chat/completions", "/messages")
+    usage = {"input_tokens": 20_800, "output_tokens": 2}
+    reply = {"id": "msg_1", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "x"}]}
+    searched = saying(200, json.dumps({**reply, "stop_reason": "end_turn", "usage": usage}).encode())
+    messages = json.loads(conversation(8_000, exchanges=1))["messages"][1:2]
+    messages[0]["content"] = "the unit started and wrote its state; " * 800
+    body = {"model": "claude-x", "max_tokens": 100, "messages": messages, "tools": SEARCH}
+    for _ in range(4):
+        await answer_to(stage, json.dumps(body).encode(), "one", searched)
+    plain = {**body, "messages": messages * 1, "tools": []}
+    messages[0]["content"] *= 4
+    answer = await answer_to(stage, json.dumps(plain).encode(), "one", saying(200, json.dumps(reply).encode()))
+    assert answer.tokens("before") == answer.tokens("after")
 
 
 async def test_what_fits_by_the_vocabulary_but_not_by_the_upstreams_own_counts_is_not_sent_to_be_refused(

@@ -33,6 +33,11 @@ def learning(folder: Path, upstream: str = UPSTREAM, *, enabled: bool = True, **
     return Learning(folder, upstream, enabled=enabled, **more)
 
 
+@pytest.fixture
+def found(tmp_path: Path) -> Learning:
+    return learning(tmp_path)
+
+
 class Clock:
     """Unix time."""
 
@@ -73,20 +78,15 @@ def use(
 
 def test_an_exact_limit_is_believed_at_once_and_survives_a_restart(tmp_path: Path) -> None:
     first = learning(tmp_path)
+    version = first.version
     with capture_logs() as log:
-        first.note_refusal("m", refusal(60_000), BELIEVED)
+        for _ in range(3):
+            first.note_refusal("m", refusal(60_000), BELIEVED)
     assert window(first) == window(learning(tmp_path)) == 60_000
+    assert first.version == version + 1, "it is news once"
     assert log == [
         {"event": "lesson_learned", "log_level": "info", "model": "m", "lesson": facts.WINDOW, "value": 60_000}
     ]
-
-
-def test_a_limit_of_the_input_bounds_the_input(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_refusal("m", refusal(60_000, limit_scope=Scope.INPUT), BELIEVED)
-    limits = found.limits("m")
-    assert limits is not None
-    assert limits[0].input_tokens == 60_000
 
 
 @pytest.mark.parametrize(
@@ -97,34 +97,25 @@ def test_a_limit_of_the_input_bounds_the_input(tmp_path: Path) -> None:
         refusal(60_000, unit=Unit.CHARS),
         refusal(60_000, unit=Unit.CHARS, limit_scope=Scope.UNKNOWN),
         refusal(60_000, limit_scope=Scope.UNKNOWN),
+        refusal(60_000, may_be_echo=True),
         refusal(511),
         refusal(2**31),
     ],
 )
-def test_what_was_not_printed_exactly_or_cannot_be_is_not_believed(verdict: Verdict, tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_what_was_not_printed_exactly_or_cannot_be_is_not_believed(verdict: Verdict, found: Learning) -> None:
     for _ in range(3):
         found.note_refusal("m", verdict, BELIEVED)
     assert found.limits("m") is None
 
 
-def test_a_window_that_is_a_guess_is_no_evidence_against_a_limit(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_window_that_is_a_guess_is_no_evidence_against_a_limit(found: Learning) -> None:
     found.note_refusal("m", refusal(4_096), None)
     assert window(found) == 4_096
     found.note_refusal("m", refusal(128_000), None)
     assert window(found) == 128_000
 
 
-def test_a_limit_that_the_client_may_have_written_teaches_nothing_however_many_see_it(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    for by in ("one", "one", "two", "three"):
-        found.note_refusal("m", refusal(60_000, may_be_echo=True), None, by)
-    assert found.limits("m") is None
-
-
-def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(found: Learning, tmp_path: Path) -> None:
     version = found.version
     with capture_logs() as log:
         for _ in range(2):
@@ -138,8 +129,7 @@ def test_a_limit_of_characters_bounds_the_characters_of_the_input_alone(tmp_path
     assert found.version == version + 1
 
 
-def test_one_count_of_a_refusal_is_enough_for_a_ratio(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_one_count_of_a_refusal_is_enough_for_a_ratio(found: Learning, tmp_path: Path) -> None:
     version = found.version
     found.note_count("m", "bytes", 30_000, 36_600)
     assert found.ratio("m", "bytes") == learning(tmp_path).ratio("m", "bytes") == (1.23, True)
@@ -147,8 +137,7 @@ def test_one_count_of_a_refusal_is_enough_for_a_ratio(tmp_path: Path) -> None:
     assert (found.ratio("m", "bytes"), found.version) == ((1.23, True), version + 1), "a little more moves nothing"
 
 
-def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_is_one_sample(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_is_one_sample(found: Learning) -> None:
     use(found, *[1.0] * MIN_SAMPLES)
     found.note_count("m", "bytes", 30_000, 39_000)
     assert found.ratio("m", "bytes") == (1.31, True)
@@ -157,25 +146,25 @@ def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_
 
 
 @pytest.mark.parametrize(("estimate", "counted"), [(999, 1_200), (10_000, 35_000), (10_000, 4_000), (0, 5)])
-def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(estimate: int, counted: int, tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_count_that_cannot_be_of_this_prompt_teaches_nothing(
+    estimate: int, counted: int, found: Learning, tmp_path: Path
+) -> None:
     found.note_count("m", "bytes", estimate, counted)
+    use(found, *[counted / max(1, estimate)] * 5, estimate=estimate)
     assert found.ratio("m", "bytes") == (1.0, False)
     off = learning(tmp_path / "off", enabled=False)
     off.note_count("m", "bytes", 30_000, 36_000)
     assert off.ratio("m", "bytes") == (1.0, False)
 
 
-def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_prompt_that_was_taken_refutes_a_single_refusal_without_a_number_as_well(found: Learning) -> None:
     for _ in range(3):
         refused(found, 30_000)
         found.note_passed("m", 31_000)
     assert found.limits("m") is None
 
 
-def test_one_refusal_that_names_no_limit_bounds_the_prompt(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_one_refusal_that_names_no_limit_bounds_the_prompt(found: Learning, tmp_path: Path) -> None:
     with capture_logs() as log:
         refused(found, 30_000, reply=9_000)
         refused(found, 40_000)
@@ -187,8 +176,9 @@ def test_one_refusal_that_names_no_limit_bounds_the_prompt(tmp_path: Path) -> No
     assert (learning(tmp_path).limits("m") or pytest.fail("forgotten"))[0].input_tokens == 7_200
 
 
-def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_it(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_it(
+    found: Learning, tmp_path: Path
+) -> None:
     for tokens in (20_000, 26_000, 24_000):
         found.note_passed("m", tokens)
     refused(found, 30_000)
@@ -202,8 +192,7 @@ def test_what_was_accepted_is_the_lower_bound_and_a_pass_near_the_guess_raises_i
     assert (guess(found), found.limits("m")) == (None, None)
 
 
-def test_a_second_send_that_is_accepted_raises_nothing(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_second_send_that_is_accepted_raises_nothing(found: Learning) -> None:
     refused(found, 30_000)
     found.note_passed("m", 17_500, is_first=False)
     assert guess(found) == 18_000
@@ -212,9 +201,8 @@ def test_a_second_send_that_is_accepted_raises_nothing(tmp_path: Path) -> None:
 
 
 def test_a_refusal_without_a_word_only_makes_the_next_second_send_smaller(
-    tmp_path: Path,
+    found: Learning,
 ) -> None:
-    found = learning(tmp_path)
     found.note_suspected("m", 30_000)
     found.note_suspected("m", 14_000)
     assert found.limits("m") is None
@@ -224,8 +212,7 @@ def test_a_refusal_without_a_word_only_makes_the_next_second_send_smaller(
     assert found.search_after("m", 31_000, None).guess == 18_600, "prompts alone say nothing of both together"
 
 
-def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(found: Learning) -> None:
     refused(found, 30_000)
     found.note_refusal("m", refusal(60_000), BELIEVED)
     assert (found.limits("m") or pytest.fail("nothing learned"))[0].input_tokens is None
@@ -233,23 +220,12 @@ def test_a_limit_that_is_named_takes_the_place_of_what_was_inferred(tmp_path: Pa
 
 
 @pytest.mark.parametrize("tokens", [0, -5, 10**9])
-def test_an_absurd_prompt_bounds_nothing(tokens: int, tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_an_absurd_prompt_bounds_nothing(tokens: int, found: Learning) -> None:
     found.note_unnamed_refusal("m", Search(tokens, tokens // 2))
     assert found.limits("m") is None
 
 
-def test_a_limit_that_is_known_is_news_only_once(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    version = found.version
-    with capture_logs() as log:
-        for _ in range(3):
-            found.note_refusal("m", refusal(60_000), BELIEVED)
-    assert (found.version, len(log)) == (version + 1, 1)
-
-
-def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(found: Learning, tmp_path: Path) -> None:
     use(found, *[1.22] * (MIN_SAMPLES - 1))
     assert found.ratio("m", "bytes") == (1.0, False)
     use(found, 1.22)
@@ -257,8 +233,7 @@ def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(tmp_p
     assert learning(tmp_path).ratio("m", "bytes") == (1.22, True)
 
 
-def test_a_ratio_holds_for_the_counter_that_it_was_learned_with(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_ratio_holds_for_the_counter_that_it_was_learned_with(found: Learning, tmp_path: Path) -> None:
     use(found, *[1.22] * MIN_SAMPLES)
     assert found.ratio("m", "bytes:qwen") == (1.0, False)
     for _ in range(MIN_SAMPLES):
@@ -267,8 +242,7 @@ def test_a_ratio_holds_for_the_counter_that_it_was_learned_with(tmp_path: Path) 
     assert learning(tmp_path).ratio("m", "bytes") == (1.22, True)
 
 
-def test_a_ratio_that_wanders_moves_nothing_and_writes_nothing(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_ratio_that_wanders_moves_nothing_and_writes_nothing(found: Learning, tmp_path: Path) -> None:
     use(found, *[1.22] * MIN_SAMPLES)
     written = (tmp_path / "lessons.json").stat()
     use(found, *[1.17, 1.24, 1.18, 1.25, 1.16] * 10)
@@ -276,8 +250,7 @@ def test_a_ratio_that_wanders_moves_nothing_and_writes_nothing(tmp_path: Path) -
     assert (tmp_path / "lessons.json").stat().st_ino == written.st_ino
 
 
-def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(found: Learning) -> None:
     use(found, *[1.22] * MIN_SAMPLES)
     use(found, *[1.6] * 5)
     assert found.ratio("m", "bytes") == (1.6, True)
@@ -287,8 +260,7 @@ def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(tmp_
     assert found.ratio("m", "bytes") == (1.3, True)
 
 
-def test_a_ratio_that_a_search_has_taught_ends_with_the_first_prompt_that_contradicts_it(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_ratio_that_a_search_has_taught_ends_with_the_first_prompt_that_contradicts_it(found: Learning) -> None:
     use(found, *[2.6] * MIN_SAMPLES)
     assert found.ratio("m", "bytes") == (2.6, True)
     use(found, 1.04)
@@ -298,8 +270,7 @@ def test_a_ratio_that_a_search_has_taught_ends_with_the_first_prompt_that_contra
     assert found.ratio("m", "bytes", "other") == (1.0, True), "at once only to what we count ourselves"
 
 
-def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_nine_prompts_contradict_it(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_nine_prompts_contradict_it(found: Learning) -> None:
     found.note_count("m", "bytes", 30_000, 45_000)
     use(found, *[1.0] * 8)
     assert found.ratio("m", "bytes") == (1.51, True)
@@ -307,8 +278,7 @@ def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_nine_prompts_contra
     assert found.ratio("m", "bytes") == (1.0, True)
 
 
-def test_where_prompts_may_be_cut_one_response_is_enough_and_a_low_count_is_no_sample(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_where_prompts_may_be_cut_one_response_is_enough_and_a_low_count_is_no_sample(found: Learning) -> None:
     use(found, 1.2, may_cut=True)
     assert found.ratio("m", "bytes") == (1.2, True)
     use(found, *[0.8] * 9, may_cut=True)
@@ -449,8 +419,7 @@ def test_a_file_of_another_form_is_dropped_and_the_log_says_so(tmp_path: Path) -
     assert window(learning(tmp_path)) == 60_000
 
 
-def test_a_cut_to_the_window_that_the_server_states_needs_no_second_tenant(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_cut_to_the_window_that_the_server_states_needs_no_second_tenant(found: Learning) -> None:
     found.note_cut("m", 4_096, 4_096, "one")
     assert window(found, by="new") == 4_096
 
@@ -466,11 +435,10 @@ def test_a_cut_takes_the_place_of_what_the_tenants_refusals_taught_and_a_later_r
     assert (window(found, by="one"), window(found, by="two"), window(found, by="new")) == (4_096, 16_384, None)
     clock.now += 5
     found.note_refusal("m", refusal(16_384), None, "one")
-    assert window(found, by="one") == 16_384
+    assert found.limits("m", "one") == (ModelLimits(16_384, certainty=Certainty.LEARNED), "learned from a refusal")
 
 
-def test_a_cut_and_a_ratio_of_one_tenant_leave_another_ones_alone(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_cut_and_a_ratio_of_one_tenant_leave_another_ones_alone(found: Learning) -> None:
     use(found, *[1.4] * MIN_SAMPLES, by="one")
     found.note_cut("m", 4_096, None, "one")
     use(found, *[0.9] * MIN_SAMPLES, by="two")
@@ -499,15 +467,7 @@ def test_the_adopted_ratio_of_a_steady_upstream_never_counts_too_little(ratio: f
     assert 0 <= round(found.ratio("m", "bytes")[0] - ratio, 5) <= RATIO_STEP
 
 
-@pytest.mark.parametrize(("estimate", "ratio"), [(999, 1.5), (10_000, 3.5), (10_000, 0.0)])
-def test_short_prompts_and_implausible_counts_teach_nothing(estimate: int, ratio: float, tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    use(found, *[ratio] * 5, estimate=estimate)
-    assert found.ratio("m", "bytes") == (1.0, False)
-
-
-def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing(found: Learning) -> None:
     with capture_logs() as log:
         use(found, *[0.3] * 4)
     assert {line["event"] for line in log} == {"upstream_truncated_silently"}
@@ -536,18 +496,6 @@ def taught(found: Learning) -> None:
     use(found, *[1.22] * MIN_SAMPLES)
 
 
-def test_a_refused_tool_is_news_once_for_every_worker(tmp_path: Path) -> None:
-    first, second = learning(tmp_path), learning(tmp_path)
-    with capture_logs() as log:
-        for one in (first, second, first):
-            one.learn("m", {facts.REFUSES_OUR_TOOL: 1})
-    assert [(line["lesson"], line["model"]) for line in log] == [(facts.REFUSES_OUR_TOOL, "m")]
-    assert second.limits("m") == (ModelLimits(refuses_our_tool=True), "learned from a refusal")
-    off = learning(tmp_path / "off", enabled=False)
-    off.learn("m", {facts.REFUSES_OUR_TOOL: 1})
-    assert off.limits("m") is None
-
-
 def test_hosts_whose_clocks_differ_believe_one_another(tmp_path: Path) -> None:
     ahead, behind = Clock(), Clock()
     behind.now -= 100
@@ -570,8 +518,7 @@ def test_a_lesson_from_a_clock_that_was_ahead_is_forgotten_when_the_clock_is_cor
     assert window(found) == window(learning(tmp_path, clock=clock)) == 70_000
 
 
-def test_a_limit_that_others_state_is_not_kept_so_that_they_can_change_their_minds(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_limit_that_others_state_is_not_kept_so_that_they_can_change_their_minds(found: Learning) -> None:
     found.note_refusal("m", refusal(BELIEVED), BELIEVED)
     assert found.limits("m") is None
     found.note_refusal("m", refusal(BELIEVED, limit_scope=Scope.INPUT), BELIEVED)
@@ -579,8 +526,7 @@ def test_a_limit_that_others_state_is_not_kept_so_that_they_can_change_their_min
 
 
 @pytest.mark.parametrize("scope", [Scope.WINDOW, Scope.INPUT])
-def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_prompt_that_was_taken_refutes_a_limit_that_it_passes(scope: Scope, found: Learning, tmp_path: Path) -> None:
     found.note_refusal("m", refusal(60_000, limit_scope=scope), BELIEVED)
     version = found.version
     found.note_usage("m", "bytes", 60_000, 60_000, "req-1")
@@ -650,8 +596,7 @@ def test_a_file_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
     assert [(line["event"], line["reason"]) for line in log] == [("learning_not_read", "Is a directory")]
 
 
-def test_a_file_that_breaks_later_takes_nothing_away(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_file_that_breaks_later_takes_nothing_away(found: Learning, tmp_path: Path) -> None:
     found.note_refusal("m", refusal(60_000), BELIEVED)
     (tmp_path / "lessons.json").write_bytes(b"{")
     found.refresh()
@@ -673,7 +618,8 @@ def test_erasing_makes_every_worker_forget(tmp_path: Path) -> None:
     first, second = learning(tmp_path), learning(tmp_path)
     first.note_refusal("m", refusal(60_000), BELIEVED)
     second.refresh()
-    first.erase()
+    for _ in range(2):
+        first.erase()  # there may be nothing
     second.refresh()
     assert (first.limits("m"), second.limits("m"), learning(tmp_path).limits("m")) == (None, None, None)
     second.note_refusal("n", refusal(60_000), BELIEVED)
@@ -701,11 +647,6 @@ def test_erasing_one_model_leaves_the_others_and_says_what_went(tmp_path: Path) 
     second.refresh()
     assert (first.limits("m"), second.limits("m"), learning(tmp_path).limits("m")) == (None, None, None)
     assert [window(one, "n") for one in (first, second, learning(tmp_path))] == [60_000] * 3
-
-
-def test_erasing_nothing_is_fine(tmp_path: Path) -> None:
-    learning(tmp_path / "nowhere").erase()
-    assert not (tmp_path / "nowhere").exists()
 
 
 def test_when_learning_is_off_nothing_is_noted_and_nothing_known(tmp_path: Path) -> None:
@@ -788,8 +729,9 @@ def test_a_window_that_usage_has_proven_is_kept_with_its_witness(tmp_path: Path)
     assert learning(tmp_path, enabled=False).limits("m") is None
 
 
-def test_a_window_that_usage_has_proven_ends_with_another_word_of_the_server_or_a_larger_prompt(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_window_that_usage_has_proven_ends_with_another_word_of_the_server_or_a_larger_prompt(
+    found: Learning,
+) -> None:
     found.note_cut("m", 4_096, 32_768)
     for allocated in (32_768, 4_096, 2_048):
         found.note_allocated("m", allocated)
@@ -801,24 +743,10 @@ def test_a_window_that_usage_has_proven_ends_with_another_word_of_the_server_or_
     assert found.limits("m") is None
 
 
-def test_an_upstream_that_refuses_does_not_cut_silently(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_cut("m", 4_096, None)
-    found.note_refusal("m", refusal(8_192), None)
-    assert found.limits("m") == (ModelLimits(8_192, certainty=Certainty.LEARNED), "learned from a refusal")
-
-
-def test_a_refusal_is_believed_at_once_where_a_window_is_only_guessed(tmp_path: Path) -> None:
-    found = learning(tmp_path)
-    found.note_refusal("m", refusal(4_096), None)
-    assert window(found) == 4_096
-
-
 @pytest.mark.parametrize(("fact", "name"), [(facts.RATE, "rate_tokens"), (facts.RATE_OF_PROMPTS, "prompt_rate_tokens")])
 def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(
-    tmp_path: Path, fact: str, name: str
+    found: Learning, fact: str, name: str
 ) -> None:
-    found = learning(tmp_path)
     for by, tokens in (("one", 6_000), ("two", 8_000), ("off", 511)):
         found.learn("m", {fact: tokens}, by)
     limits_by_key = [found.limits("m", by) for by in ("one", "two", "off")]
@@ -829,8 +757,9 @@ def test_a_rate_is_learned_apart_from_the_window_and_refuted_for_its_key_alone(
     assert (found.limits("m", "one"), found.limits("m", "two")) == (None, limits_by_key[1])
 
 
-def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(tmp_path: Path) -> None:
-    found = learning(tmp_path)
+def test_a_later_and_larger_word_of_the_server_itself_beats_what_its_refusals_taught(
+    found: Learning, tmp_path: Path
+) -> None:
     found.note_refusal("m", refusal(4_096), None, "one")
     found.note_allocated("m", 4_096)
     assert window(found, by="one") == 4_096
