@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -27,7 +26,6 @@ from proxy.config.sources import (
     read_yaml,
     sentence,
     stands_in,
-    without_flat_sections,
 )
 from proxy.config.types import (
     AgentPath,
@@ -45,6 +43,7 @@ from proxy.config.types import (
     StateUrl,
     StoreUrl,
     Tokenizer,
+    is_installed,
     key_from_file,
     missing_extra,
 )
@@ -336,28 +335,21 @@ class DecisionSettings(Section):
     after a restart. 0: each worker remembers only its own, in memory."""
 
 
-def _can_speak_mcp(enabled: bool) -> bool:
+def _needs(extra: str, module: str) -> AfterValidator:
     """A missing extra should be noticed at the start."""
-    if enabled and find_spec("mcp") is None:
-        raise ValueError(missing_extra("mcp"))
-    return enabled
 
+    def checked(enabled: bool) -> bool:
+        if enabled and not is_installed(module):
+            raise ValueError(missing_extra(extra))
+        return enabled
 
-def _can_be_traced(enabled: bool) -> bool:
-    """A missing extra should be noticed at the start."""
-    try:
-        missing = enabled and find_spec("opentelemetry.exporter.otlp.proto.http") is None
-    except ModuleNotFoundError:
-        missing = True
-    if missing:
-        raise ValueError(missing_extra("otel"))
-    return enabled
+    return AfterValidator(checked)
 
 
 class TracingSettings(Section):
     """OpenTelemetry traces: one span for each chat request."""
 
-    enabled: Annotated[bool, AfterValidator(_can_be_traced)] = False
+    enabled: Annotated[bool, _needs("otel", "opentelemetry.exporter.otlp.proto.http")] = False
     """Send spans to a collector over HTTP. Needs the extra `otel`; the standard variables set the destination:
     `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and the others."""
 
@@ -385,7 +377,7 @@ class Settings(BaseSettings):
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
-    mcp: Annotated[bool, AfterValidator(_can_speak_mcp)] = False
+    mcp: Annotated[bool, _needs("mcp", "mcp")] = False
     """`true`: answer `/mcp`, where MCP clients read and search artifacts with the key that these came with
     ([MCP](mcp.md)). Needs the extra `mcp`."""
     language: Literal["en", "zh"] = "en"
@@ -436,10 +428,9 @@ def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None
     """Settings from all sources; `flags` is nested like the YAML. Raises SettingsError, one line for each mistake."""
     logging.getLogger("pydantic_settings").disabled = True  # on request it logs all values, keys included
     mistakes: list[str] = []
-    written, flat = without_flat_sections(read_yaml(config_file, mistakes) if config_file else {}, Settings)
-    mistakes += [sentence(mistake, Settings) for mistake in flat]
-    long = Variables(Settings, names_of_variables(os.environ, ENV_PREFIX, Settings, mistakes), mistakes)
-    short = Variables(Settings, {place: name for name, place in ENV_ALIASES.items() if os.environ.get(name)}, mistakes)
+    written = read_yaml(config_file, mistakes) if config_file else {}
+    long = Variables(Settings, names_of_variables(os.environ, ENV_PREFIX, Settings, mistakes))
+    short = Variables(Settings, {place: name for name, place in ENV_ALIASES.items() if os.environ.get(name)})
     given = dict(flags or {})
     sources = (InitSettingsSource(Settings, given), long, short, InitSettingsSource(Settings, written))
     try:

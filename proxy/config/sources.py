@@ -11,14 +11,17 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, EnvSettingsSource
+
+if TYPE_CHECKING:
+    import yaml
 
 Nested: TypeAlias = dict[str, Any]
 """Sections and keys, as in the YAML."""
@@ -64,8 +67,7 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
 
     try:
         text = file.read_text(encoding="utf-8")
-        found = yaml.safe_load(text)
-        mistakes += [f"{file}, line {line}: `{key}` appears twice" for key, line in _repeated(text)]
+        found = yaml.load(text, _loader(file, mistakes))  # noqa: S506 - a safe one
     except OSError as error:
         mistakes.append(f"{file}: cannot be read: {error.strerror}")
     except yaml.MarkedYAMLError as error:
@@ -86,25 +88,21 @@ def read_yaml(file: Path, mistakes: list[str]) -> Nested:
     return {}
 
 
-def _repeated(text: str) -> Iterator[tuple[str, int]]:
-    """Keys that occur twice in one section, with their lines; PyYAML silently takes the last."""
+def _loader(file: Path, mistakes: list[str]) -> type[yaml.SafeLoader]:
+    """A safe loader that reports keys that occur twice in one section, of which PyYAML silently takes the last."""
     import yaml  # noqa: PLC0415 - as above
 
-    waiting, seen = [yaml.compose(text, yaml.SafeLoader)], set[int]()
-    while waiting:
-        node = waiting.pop()
-        if id(node) in seen:  # an alias
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += node.value
-        elif isinstance(node, yaml.MappingNode):
-            waiting += [value for _, value in node.value]
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
             known = set[str]()
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in known and key.tag != "tag:yaml.org,2002:merge":
-                    yield _one_line(key.value), key.start_mark.line + 1
+                    line = key.start_mark.line + 1
+                    mistakes.append(f"{file}, line {line}: `{_one_line(key.value)}` appears twice")
                 known.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return Loader
 
 
 def names_of_variables(
@@ -133,20 +131,17 @@ def names_of_variables(
 class Variables(EnvSettingsSource):
     """Environment variables. The library reads them; each is first given the name of its setting."""
 
-    def __init__(self, settings: type[BaseSettings], names: Mapping[Place, str], mistakes: list[str]) -> None:
+    def __init__(self, settings: type[BaseSettings], names: Mapping[Place, str]) -> None:
         """`names`: the variables by setting; none of them is empty or holds broken JSON."""
         super().__init__(settings, case_sensitive=True, env_prefix="", env_nested_delimiter=_LEVELS)
         self.env_vars = {_LEVELS.join(place): os.environ[names[place]] for place in sorted(names)}
         self._names = names
         self._found: Nested = {}
-        self._mistakes = mistakes
 
     def __call__(self) -> Nested:
         """Nested values."""
         self._found = super().__call__()
-        kept, flat = without_flat_sections(self._found, self.settings_cls)
-        self._mistakes += [sentence(mistake, self.settings_cls, self.name_for(mistake)) for mistake in flat]
-        return kept
+        return self._found
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002 - the library's
         """Text that is not JSON stays as it is: the settings say what is expected."""
@@ -169,25 +164,6 @@ def stands_in(nested: Any, mistake: ErrorDetails) -> bool:
         except (LookupError, TypeError):
             return False
     return True
-
-
-def without_flat_sections(found: Nested, kind: Any, start: Place = ()) -> tuple[Nested, list[ErrorDetails]]:
-    """The values without the sections that were written as a single value, and those sections as mistakes.
-
-    The library would let a key from a higher source hide them.
-    """
-    kept: Nested = {}
-    flat: list[ErrorDetails] = []
-    for key, value in found.items():
-        inner, place = _kind_of(key, kind), (*start, key)
-        if not (_is_section(inner) or get_origin(inner) is dict):
-            kept[key] = value
-        elif isinstance(value, dict):
-            kept[key], below = without_flat_sections(value, inner, place)
-            flat += below
-        else:
-            flat.append(ErrorDetails(type="model_type", loc=place, msg=_MUST["model_type"], input=value))
-    return kept, flat
 
 
 def sentence(mistake: ErrorDetails, settings: type[BaseModel], variable: str | None = None) -> str:
@@ -276,13 +252,6 @@ def _json_trouble(text: str) -> str:
 def _one_line(name: str) -> str:
     """A user's name for something, fit for one line: bounded, and without characters that end or overwrite the line."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in name[:_SHOWN_CHARS])
-
-
-def _kind_of(key: str, kind: Any) -> Any:
-    """The type that a section or a mapping may hold under this key; None for an unknown key."""
-    if get_origin(kind) is dict:
-        return get_args(kind)[1]
-    return kind.model_fields[key].annotation if key in kind.model_fields else None
 
 
 def _may_be_left_out(path: tuple[int | str, ...], settings: type[BaseModel]) -> bool:

@@ -38,6 +38,13 @@ def missing_extra(name: str) -> str:
     return f"needs the extra `{name}`, which is not installed: docs/install.md#extras says how"
 
 
+def is_installed(module: str) -> bool:
+    """Whether a module, or one inside a package, can be imported."""
+    with contextlib.suppress(ModuleNotFoundError):
+        return find_spec(module) is not None
+    return False
+
+
 def _named(path: Any) -> Any:
     if path == "":
         raise ValueError("must be a path; `.` is the current folder")
@@ -90,7 +97,7 @@ def _state_url(url: SecretStr) -> SecretStr:
         is_plain = False
     if not is_plain or parts.scheme not in ("redis", "rediss") or not _DATABASE.fullmatch(parts.path):
         raise ValueError("must be a URL such as redis://host:6379/0, or rediss:// with TLS")
-    if find_spec("redis") is None:
+    if not is_installed("redis"):
         raise ValueError(missing_extra("redis"))
     return SecretStr(address)
 

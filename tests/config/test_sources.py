@@ -162,29 +162,6 @@ def test_a_mistake_in_a_variable_is_one_line_too(variable, value, says, monkeypa
     assert line.startswith(says)
 
 
-def test_a_section_that_is_one_value_is_not_covered_up_by_a_variable_inside_it(config, monkeypatch):
-    monkeypatch.setenv("CONTEXT_PROXY_SERVER__PORT", "1")
-    assert mistakes(config("server: 5")) == ["server: must hold keys and values, found 5"]
-
-
-@pytest.mark.parametrize(
-    ("yaml", "says"),
-    [
-        ("tool_output: {tools: 5}", "tool_output.tools: must hold keys and values, found 5"),
-        ("tool_output: {tools: {Read: 5}}", "tool_output.tools.Read: must hold keys and values, found 5"),
-    ],
-)
-def test_a_tool_that_is_one_value_is_not_covered_up_by_a_variable_inside_it(yaml, says, config, monkeypatch):
-    monkeypatch.setenv("CONTEXT_PROXY_TOOL_OUTPUT__TOOLS__Read__MAX_BYTES", "1000")
-    assert mistakes(config(yaml)) == [says]
-
-
-def test_a_variable_for_a_section_is_not_covered_up_by_a_flag_inside_it(monkeypatch):
-    monkeypatch.setenv("CONTEXT_PROXY_SERVER", "5")
-    mistake = "server: must hold keys and values, found '5' (CONTEXT_PROXY_SERVER)"
-    assert mistakes(flags={"server": {"port": 1}}) == [mistake]
-
-
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [

@@ -153,8 +153,7 @@ def test_the_state_servers_url_may_be_in_a_file(tmp_path):
 
 @pytest.mark.parametrize(("flags", "name"), [({"state": {"url": "redis://h"}}, "redis"), ({"mcp": True}, "mcp")])
 def test_a_missing_extra_is_noticed_at_the_start(flags, name, monkeypatch):
-    for module in ("types", "settings"):
-        monkeypatch.setattr(f"proxy.config.{module}.find_spec", lambda _: None)
+    monkeypatch.setattr("proxy.config.types.find_spec", lambda _: None)
     with pytest.raises(
         SettingsError, match=rf"needs the extra `{name}`, which is not installed: docs/install\.md#extras says how$"
     ):

@@ -152,7 +152,7 @@ def test_without_the_extra_the_start_says_what_to_install(monkeypatch):
         raise ModuleNotFoundError(name)
 
     for find in (missing, lambda name: None):
-        monkeypatch.setattr("proxy.config.settings.find_spec", find)
+        monkeypatch.setattr("proxy.config.types.find_spec", find)
         with pytest.raises(SettingsError, match=r"tracing\.enabled: needs the extra `otel`, .* says how$"):
             load(flags={"tracing": {"enabled": True}})
         assert load(flags={"tracing": {"enabled": False}}).tracing.enabled is False
