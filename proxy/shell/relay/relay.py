@@ -148,7 +148,7 @@ class Relay:
             headers = without_encoding(headers)
             came.received.become(planned.request.body)
         pending = PendingRequest(came.target, headers, came.received, planned, kept, early=came.early)
-        self._recorder.plan_made(record)
+        self._recorder.plan_made(record, planned)
         attempt = await self._answer(pending, record)
         if attempt.planned.offered and attempt.cure.kind is not AttemptKind.ORIGINAL:
             await kept.rest()
@@ -172,7 +172,7 @@ class Relay:
         """The response to a request that is sent unchanged; with a plan, only observed."""
         if planned is not None:
             record.mode = "observe"
-        self._recorder.plan_made(record)
+            self._recorder.plan_made(record, planned)
         came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
         response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
         return Served(response if planned is None else await self._observed(response, planned, came.kept, record))
@@ -270,8 +270,7 @@ class Relay:
                 raise
             await response.aclose()
             cure, planned = following
-            record.note_attempt(cure, planned)
-            self._recorder.retried(record, cure, outcome.verdict)
+            self._recorder.retried(record, planned, cure, outcome.verdict)
 
     def _chosen(self, history: Sequence[Attempt], pending: PendingRequest) -> Attempt:
         """The attempt whose response the client gets. Raises a clear error if that is one that a client cannot use."""

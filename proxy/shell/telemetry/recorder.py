@@ -86,12 +86,9 @@ class Recorder:
         self._warned: BoundedMap[tuple[str, str], tuple[float, int]] = BoundedMap(_MAX_REPORTED)
         """Event and model → when it was last written, and how often it came since."""
 
-    def plan_made(self, record: RequestRecord) -> None:
+    def plan_made(self, record: RequestRecord, planned: Planned) -> None:
         """Log what a plan changes: one line for the plan, one for each new excerpt, and at the level debug one for each
         message."""
-        planned = record.planned
-        if planned is None:
-            return
         for reason, count in planned.reasons.items():
             self._metrics.counters["edits"].labels(reason).inc(count)
         self._tell_limits(record, planned)
@@ -240,10 +237,9 @@ class Recorder:
             confidence=verdict.confidence,
         )
 
-    def retried(self, record: RequestRecord, cure: Cure, refused: Verdict) -> None:
-        """The request's plan is sent, which the client does not see; `refused`: what the send before met with."""
-        planned, goal = record.planned, cure.goal_tokens
-        assert planned is not None, "what is sent again has a plan"
+    def retried(self, record: RequestRecord, planned: Planned, cure: Cure, refused: Verdict) -> None:
+        """The request is sent once more, which the client does not see; `refused`: what the send before met with."""
+        record.note_attempt(cure, planned)
         if refused.is_suspect and cure.kind is AttemptKind.EMERGENCY:  # silence is taken for a length
             self.overflowed(record, refused)
         self._metrics.counters["attempts"].labels(cure.kind.value).inc()
@@ -259,7 +255,7 @@ class Recorder:
             "seen": seen,
             "cure": cure.kind.value,
             "learned": refused.limit_is_learnable,
-            "goal_tokens": None if goal is None else planned.plan.budget.model_tokens(goal),
+            "goal_tokens": None if cure.goal_tokens is None else planned.plan.budget.model_tokens(cure.goal_tokens),
             "reply_limit": cure.reply_tokens,
             "refused": sorted(cure.refused),
             "tokens_after": planned.tokens_after,

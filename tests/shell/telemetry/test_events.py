@@ -21,7 +21,7 @@ def logged(plan):
     with capture_logs() as log:
         record = recorder.begin("req")
         record.note_plan(plan)
-        recorder.plan_made(record)
+        recorder.plan_made(record, plan)
     return log
 
 
@@ -56,12 +56,12 @@ async def test_the_first_cut_of_a_conversation_is_one_line_that_says_whose_it_is
         for turns in (1, 80, 81):
             record = recorder.begin(f"req-{turns}")
             record.client = "crush"
-            record.note_plan(await planned(turns))
-            recorder.plan_made(record)
+            plan = await planned(turns)
+            record.note_plan(plan)
+            recorder.plan_made(record, plan)
     (line,) = [line for line in log if line["event"] == "conversation_cut"]
     assert (line["request_id"], line["client"], line["model"], line["turn"]) == ("req-80", "crush", "m", 81)
-    assert record.planned is not None
-    assert line["conversation"] == record.planned.last_sent.conversation
+    assert line["conversation"] == plan.last_sent.conversation
     assert line["edits"]["old_exchange"] > 1
     assert line["tokens_before"] > line["room_tokens"] >= line["tokens_after"]
 
@@ -75,8 +75,9 @@ async def test_a_warning_that_repeats_for_a_model_comes_once_in_a_while_with_a_c
             now[0] += WARNING_SECONDS / 4
             record = recorder.begin(f"req-{number}")
             content = body([system("word " * 3_500), user(f"{number}")])
-            record.note_plan(await planner().plan(CHAT_COMPLETIONS, TENANT, content))
-            recorder.plan_made(record)
+            plan = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
+            record.note_plan(plan)
+            recorder.plan_made(record, plan)
     told = [line for line in log if line["event"] == "system_text_long"]
     assert [(line["request_id"], line["times"]) for line in told] == [("req-0", 1), ("req-4", 4)]
 

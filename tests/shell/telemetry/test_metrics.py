@@ -42,13 +42,12 @@ async def served(metrics, content, *, retried=False, fails=False):
         record.note_body(len(content))
         planned = await planner().plan(CHAT_COMPLETIONS, TENANT, content)
         record.note_plan(planned)
-        recorder.plan_made(record)
+        recorder.plan_made(record, planned)
         record.note_sent(1)
         record.note_answer(400 if retried else 200)
         if retried:
             recorder.overflowed(record, Verdict(VerdictKind.PROMPT))
-            record.note_attempt(Cure(AttemptKind.EMERGENCY), planned)
-            recorder.retried(record, Cure(AttemptKind.EMERGENCY), Verdict(VerdictKind.PROMPT))
+            recorder.retried(record, planned, Cure(AttemptKind.EMERGENCY), Verdict(VerdictKind.PROMPT))
             record.note_sent(1)
             record.note_answer(200)
         if fails:

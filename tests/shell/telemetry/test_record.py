@@ -43,7 +43,7 @@ async def recorded(recorder, planned):
         record.note_body(100)
         if planned is not None:
             record.note_plan(planned)
-        recorder.plan_made(record)
+            recorder.plan_made(record, planned)
         record.note_sent(50)
         record.note_answer(200)
         record.answer_bytes = 7
