@@ -1,4 +1,4 @@
-"""Kinds of addresses: public ones, to which clients may have the proxy connect, and those of self-hosted servers.
+"""Kinds of addresses, such as public ones, to which clients may have the proxy connect.
 
 Rule: what is not known to be public is not public. For a client, addresses are judged, never names, and one that
 contains another (mapped, tunnelled, translated) is not public, as the host that unwraps the inner one is unknown. An

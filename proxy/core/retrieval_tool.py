@@ -1,5 +1,5 @@
-"""The proxy's own tools, `read_artifact` and `search_artifacts`: which requests may be offered one, what a call of it
-asks for, and the texts of its results besides the pages.
+"""The proxy's own tools, `read_artifact` for models, `search_artifacts` for clients of MCP. Which requests may be
+offered one, what a call of it asks for, and the texts of its results besides the pages.
 
 Rule: a call belongs to the proxy if it names the proxy's tool, which is offered only where no tool of the client has
 that name; every call keeps its bytes, because they may carry what an upstream wants back (Gemini's thought signatures).

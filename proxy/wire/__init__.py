@@ -1,4 +1,4 @@
-"""Translates between bytes and the core's types. Pure, like the core."""
+"""Translates bytes to the core's types. Pure, like the core."""
 
 from proxy.wire import compress_api, model_list, own_servers
 from proxy.wire.error_bodies import judge_answer, report_of

@@ -1,4 +1,4 @@
-"""Messages and tool lists as all JSON APIs share them.
+"""Messages as all JSON APIs share them.
 
 Rule: a view keeps the bytes that it was made from, including anything that it does not understand; a part keeps its
 bytes until it is replaced. A message is parsed when its content is needed, and not kept parsed, because conversations

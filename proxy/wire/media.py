@@ -1,4 +1,4 @@
-"""Binary content in messages: in the parts of OpenAI, vLLM, MCP, Anthropic and Gemini, and inside texts.
+"""Binary content in messages, in the parts of each API or inside texts.
 
 Rule: nothing here raises. A part is recognised by its members; a member of an odd type means that it is not media, and
 is left to the upstream. In a text, only whole values are found, and only those that a signature, a data URI or a

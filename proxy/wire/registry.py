@@ -1,4 +1,4 @@
-"""The wire that a path leads to, and its path on the upstream's host.
+"""The wire that a path leads to.
 
 Rule: a path that ends in a wire's path belongs to that wire, whatever precedes it, and the base URL decides what
 becomes of that prefix. A path that only looks similar (`/v1/messages/batches`, `/v1/responses/ID`) ends differently and

@@ -1,4 +1,4 @@
-"""A request as a wire has read it, and the memory that makes reading the next request of its conversation cheap.
+"""A request as a wire has read it.
 
 Rule: a request keeps the bytes that it was read from. The part that two bodies share is found by comparing bytes, item
 by item of the message list; a wire decides which messages an item makes, or how many items one message spans.

@@ -1,4 +1,4 @@
-"""A stream of a reply: pieces of bytes → whole events, and the content of an event, in the framing of an API.
+"""A stream of a reply: pieces of bytes → whole events, in the framing of an API.
 
 Rule: the events of a stream, joined, are the bytes of the stream; nothing is normalised, so they can be passed on.
 """

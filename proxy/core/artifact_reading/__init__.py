@@ -1,4 +1,4 @@
-"""Searching and paging in artifacts."""
+"""Pages of artifacts."""
 
 from proxy.core.artifact_reading.conversation_search import (
     LostMessages,

@@ -1,5 +1,5 @@
-"""One search through everything that a conversation has lost: the first line of an artifact of messages, which lists
-all that left before it and says what each message is, and the page of matches.
+"""One search through everything that a conversation has lost. The first line of an artifact of messages lists all that
+left before it and says what each message is.
 
 Rule: the newest matches come first, each with the message that it is from and the lines to read on from there. If a
 page cannot hold all, those with the most words of the pattern are on it.

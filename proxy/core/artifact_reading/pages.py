@@ -1,5 +1,4 @@
-"""How an artifact is read: a page of lines, a search, a part of JSON, or its description; and the first line of each
-page, in English and Chinese.
+"""A page of an artifact: some lines, matches, a part of JSON, or a description, under a line that says what it shows.
 
 Rule: the query is checked before anything is read. A page is bounded and begins with one line that says what it shows,
 of how much, and names the next page: besides the artifact's name, it holds only numbers.

@@ -1,5 +1,5 @@
-"""Search in an artifact: the lines that match a pattern, with their numbers and context, and the part of a JSON text at
-a pointer (RFC 6901).
+"""Search in an artifact: by a pattern of lines, or by a JSON pointer (RFC 6901). Matches have their line numbers and
+context.
 
 Rule: the time is linear in the size of the text, whatever the pattern (RE2, https://github.com/google/re2). A text is
 read piece by piece and never held as a whole; a match is within one line; no more bytes and matches are shown than

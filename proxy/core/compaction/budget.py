@@ -1,4 +1,4 @@
-"""How much a request may hold: the context window less a reserve for the reply and a margin for errors of the estimate.
+"""How much a request may hold: the context window less what is reserved.
 
 Rule: every limit that is set must hold, in tokens, characters and bytes. A guessed window is no limit: its room is used
 only to compute shares, and nothing exceeds it.

@@ -1,5 +1,5 @@
-"""The lines of what is left out, by file or command: read from results, written and replaced by tool calls; the most
-informative ones are chosen for the omission note.
+"""The pool of lines that left the prompt, of which the omission note quotes the most informative. They are grouped by
+the file or command that results read and tool calls wrote or replaced.
 
 Rule: the path, the text written and the text replaced are recognised by the argument names that agents' tools share. A
 call without any of them is filed under its first argument, mostly a command. A secret is never quoted.

@@ -1,5 +1,5 @@
-"""The note in place of messages that are left out: how many, where they are kept, what users wrote and the model did
-and said in them, and their most informative lines.
+"""The note in place of messages that are left out. It says how many, where they are kept, what users wrote, what the
+model did and said, and quotes their most informative lines.
 
 Rule: one note for all messages that are left out, before the first kept text after them. It is a function of these
 messages alone, grows from cut to cut, is the same between two cuts, and everything in it is bounded. What users said

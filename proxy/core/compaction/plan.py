@@ -1,5 +1,4 @@
-"""Runs the steps over a conversation: makes a plan of what to send, and the progress that the next turn's plan
-continues from.
+"""The plan of what to send, made by running the steps over a conversation.
 
 Rule: the watermark replay. The conversation is walked from its first message as it grew; whenever the kept messages
 exceed the high mark, something is given up until they are down to the low mark. The result is a function of the

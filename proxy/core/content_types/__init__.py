@@ -1,4 +1,4 @@
-"""The type of a content, and the modality that it needs: `media_type(content, declared, name)` → `MediaType`.
+"""The type of a content: `media_type(content, declared, name)` → `MediaType`.
 
 Rule: the bytes decide. A declared type or a file name counts only where the bytes do not contradict it.
 """

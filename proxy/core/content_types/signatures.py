@@ -1,4 +1,4 @@
-"""The type that the bytes of a file state: how it begins, and what is inside a container.
+"""The type that the bytes of a file state, inside a container, too.
 
 Rule: a signature is so long or structured that no text and no other format begins like it; a short one (`BM`, an MPEG
 frame) counts only with the fields that must follow. Nothing is unpacked, and no step depends on what the bytes claim.

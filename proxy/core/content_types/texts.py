@@ -1,4 +1,4 @@
-"""Text: the bytes that are one, the text that is really a file, and the text that bytes are written as.
+"""Which bytes are a text, which text is really a file.
 
 Rule: nothing here raises. Real text, in any language, is never taken for a file; of base64, whatever a lenient reader
 accepts is accepted (line breaks, missing padding, the URL alphabet). Only a bounded part of a long content is examined.

@@ -1,4 +1,4 @@
-"""The messages of a request as views, and the edits that change them."""
+"""The messages of a request as views with edits."""
 
 from proxy.core.conversation.exchange import (
     Change,

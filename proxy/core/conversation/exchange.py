@@ -1,5 +1,5 @@
-"""Connections between messages: units that stay or go together, pairs of calls and results, user messages that are the
-output of a tool, and messages that may replace each other.
+"""Connections between messages: what stays or goes together, what may replace each other. Units, pairs of calls and
+results, user messages that are the output of a tool.
 
 Rule: a tool call and its results are one unit; which units may go depends only on their order and roles. A message is
 judged by itself and by the messages before it, never by those that follow.

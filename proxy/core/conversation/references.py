@@ -1,4 +1,4 @@
-"""References in messages: images on the web, artifacts named by a tool result, and those of which it shows pages.
+"""References in messages to what is elsewhere: images on the web, artifacts, pages of them.
 
 Rule: nothing is looked up here and nothing raises, whatever the message. An address is the exact text in the message,
 so that the step that edits it can look up what it resolved to; an address without a resolution stays as it is.

@@ -1,4 +1,4 @@
-"""A message and its edits: its size as it came and as it would be sent, each change between the two, and the report.
+"""A message with its edits, each with the size before it.
 
 Rule: requests change only by edits; whatever no edit names keeps its bytes, and an artifact carries what an edit takes
 out, so that it can be kept before anything is sent. A size is a function of the message and the counter alone. An entry

@@ -1,4 +1,4 @@
-"""Where images, audio, video and files may go."""
+"""Where images, audio, video or files may go."""
 
 from proxy.core.media.measures import HIDING, SINGLE, SUMS, Measure, bytes_of_images, bytes_of_media
 from proxy.core.media.placement import MAX_BYTES, MAX_IMAGE_PIXELS, Routes, modalities_in

@@ -1,4 +1,4 @@
-"""The texts that a model reads instead of media, and beside them.
+"""The texts that a model reads in place of media, or beside them.
 
 Rule: the same as for the catalogue; names and addresses from elsewhere are one line of bounded length. A type has its
 everyday name, and a type without one is called by its kind. Of a foreign server's response only the status, the media

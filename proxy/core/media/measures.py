@@ -1,4 +1,4 @@
-"""Measures of a message that upstreams limit: how many media it holds, and how large they are; messages, calls, parts.
+"""Measures of a message that upstreams limit, such as the number of its images.
 
 Rule: each is a function of what is sent for one message, in it or after its batch. An image counts by how its header
 states its size, never by opening it.

@@ -1,4 +1,4 @@
-"""Images, audio and files go where the model can read them; otherwise a description replaces them.
+"""Routes media to where the model can read them, or describes them.
 
 Rule: a local step. The same content, role and capability give the same route, and nothing here raises. Content that was
 sent as media stays byte for byte if it is unknown whether the model reads it; binary inside a text never does.

@@ -1,4 +1,4 @@
-"""Knowledge about models, their names and providers, and about the tools that agents have."""
+"""What is known about models."""
 
 from proxy.core.models import facts
 from proxy.core.models.facts import Key, Lesson, Lessons, Rows, Search, size_after_refusal

@@ -1,4 +1,4 @@
-"""Decides when two names mean one model: spellings, packaging and deployments of the same weights. Also, who serves and
+"""Decides when two names mean one model: the same weights spelled, packaged or deployed otherwise. Also, who serves and
 who made a model, by addresses and names; providers have their names from models.dev.
 
 Rule: a name is only made plainer, never guessed. Anything that may distinguish two models (`-mini`, `-32k`, a size, a

@@ -1,5 +1,5 @@
-"""The capabilities of a model: its window, its limits, its modalities, in a record that `shell/models/` fills; and what
-the tools of a request can do, by their names and parameters.
+"""The profile of a model, which `shell/models/` fills: its window, its limits, what it reads. Also what the tools of a
+request can do, by their names and parameters.
 
 Rule: `None` means unknown, which is not the same as no. Tools are judged by the list alone, so the result
 is the same in every turn of a conversation.

@@ -1,5 +1,5 @@
-"""Every phrase that is ever put before a model, in English and in Chinese: the words of a notice are changed only here.
-The other modules of this package, and those in `core/media`, decide which phrases are combined, and when.
+"""Every phrase that is ever put before a model, in each language. The words of a notice are changed only here. The
+other modules of this package, and those in `core/media`, decide which phrases are combined, and when.
 
 Rule: a notice says what is shown, of how much, in which unit, and where the rest is, with the concrete next call. It
 contains no time and nothing random: the same content gives the same words in every turn.

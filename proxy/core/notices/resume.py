@@ -1,4 +1,4 @@
-"""Where reading continues after a cut, and the calls that read on from there.
+"""Where reading continues after a cut: the call that reads on from there.
 
 Rule: a suggested page is within the limits of a tool result, so it arrives whole and following notices moves forward.
 """

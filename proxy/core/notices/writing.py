@@ -1,5 +1,5 @@
-"""Writes the notices about cut or omitted parts of a conversation, from the phrases of the catalogue, and names the
-ways in which the client can get what was taken out: a path, an address, a tool.
+"""Writes the notices in place of what was cut, from the phrases of the catalogue. They name the ways in which the
+client can get what was taken out: a path, an address, a tool.
 
 Rule: a function of settings, of the request's tools and of how the client reaches the proxy, so it is the same in every
 turn of a conversation. A way that is not known to work for a client is not named to it.

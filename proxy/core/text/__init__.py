@@ -1,4 +1,4 @@
-"""Texts: excerpts, lines, identifiers, JSON that keeps its bytes; the records that show no content."""
+"""Texts: excerpts, lines, identifiers, JSON that keeps its bytes."""
 
 from proxy.core.text import jsontext
 from proxy.core.text.discreet import Discreet

@@ -1,4 +1,4 @@
-"""Records that hold content and show none of it."""
+"""Records whose content is never shown."""
 
 from __future__ import annotations
 

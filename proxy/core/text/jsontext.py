@@ -1,4 +1,4 @@
-"""JSON as text: one level is opened at a time, and whatever is not opened keeps its bytes.
+"""JSON as text: one level is opened at a time, so that all else keeps its bytes.
 
 Rule: everything that a lenient upstream would read is read here. msgspec reads nearly all of it; the rest (lone
 surrogates, NaN, numbers out of range) goes to the standard library, which agents written in Python use to write it.

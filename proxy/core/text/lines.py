@@ -1,5 +1,5 @@
-"""How long a text is, its beginning or end of a given length, and its pages by line number: the start of a line is
-found without reading the text before it.
+"""The lines of a text: how many, where each starts, pages of them. The start of a line is found without reading the
+text before it.
 
 Rule: only a line feed ends a line, so the numbers are those of sed, grep and every editor. Bytes are UTF-8, including
 lone surrogates, and no character is ever cut. Each page names the next one, and following them reads every byte exactly

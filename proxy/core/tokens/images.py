@@ -1,4 +1,4 @@
-"""Width and height of an image, read from the first bytes of its file, and its tokens by the rule of the model's maker.
+"""What an image costs in tokens, by its size in pixels as its first bytes state it.
 
 Rule: nothing here raises and nothing is decoded; a truncated or broken header gives None, and an absurd size is
 returned as it is written, because the caller that limits pixels has to see it. The tokens are a function of the size

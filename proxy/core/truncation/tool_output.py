@@ -1,5 +1,5 @@
-"""Local steps for one tool result: a long one becomes an excerpt and the whole is stored; characters that an upstream
-cannot process are replaced, for models whose settings say so.
+"""The local steps for one tool result, of which the first makes an excerpt of a long one. The whole is stored. The
+other replaces characters that an upstream cannot process, for models whose settings say so.
 
 Rule: local steps. What they put in depends on the message, its call and the settings, never on later messages, so the
 same result is the same text in every later turn.

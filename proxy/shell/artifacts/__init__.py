@@ -1,4 +1,4 @@
-"""Content taken out of requests: where it is stored, and how clients get it back."""
+"""Content taken out of requests, as artifacts."""
 
 from proxy.shell.artifacts.access import AccessResolver, front_header, is_loopback
 from proxy.shell.artifacts.folder import (

@@ -1,4 +1,4 @@
-"""How a client can read artifacts: the paths and URLs that its connection and headers prove.
+"""How a client can read artifacts, as its connection proves it.
 
 Rule: client headers are believed only in a strict form, as they end up in texts that models read, and only if a lie
 would harm no other client.

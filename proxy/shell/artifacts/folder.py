@@ -1,5 +1,5 @@
-"""Where artifacts are stored: what a store needs from a local folder or a bucket, how its objects are named, when a
-store is left alone, and a local folder as such a store: created, private, inspected.
+"""The face of a place for artifacts, a local folder or a bucket. How objects are named, when a store is left alone, and
+the local folder: created, private, inspected.
 
 Rule: only an object whose name is exactly that of an artifact is ever read, written or removed. Only the user that the
 proxy runs as can read the files of a local folder, even while they are being written; a reader finds a whole file or

@@ -1,5 +1,5 @@
-"""Stores artifacts: content taken out of a request is stored whole before the request is sent; old artifacts, and the
-least recently used above the size limit, are removed.
+"""Stores artifacts before the request is sent that they were taken from. It removes old ones, and above the size limit
+those used least recently.
 
 Rule: a reader sees a whole file or none; only the user that the proxy runs as can read it. Trouble with the store never
 breaks a request: `keep` returns what could not be stored, and the log says why. Only objects with an artifact's name

@@ -1,6 +1,5 @@
-"""Results for readers of artifacts: those of `read_artifact` and `search_artifacts`, for a model and for a client of
-MCP; artifacts by hash, for `/v1/compress`; and the replacement text of each artifact of recent requests, for the
-dashboard.
+"""Results for readers of artifacts: models, clients of MCP, gateways, the dashboard. They find what they read by name,
+by search or by hash, and the dashboard finds the replacement text of each artifact of recent requests.
 
 Rule: a tenant reads nothing but its own artifacts, records and replacement texts. Replacement texts stay in memory,
 bounded in requests and bytes, and are never logged.

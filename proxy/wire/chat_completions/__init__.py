@@ -1,4 +1,4 @@
-"""Chat completions: requests, messages and responses of OpenAI's API and of all compatible ones."""
+"""Chat completions: OpenAI's API, as all compatible servers speak it."""
 
 from proxy.wire.chat_completions.message import ChatMessage
 from proxy.wire.chat_completions.replies import AnswerBody, AnswerStream

@@ -1,4 +1,4 @@
-"""A model's message in a reply of chat completions, whole or assembled from a stream, and what its counts are called.
+"""A model's message in a reply of chat completions, whole or assembled from a stream.
 
 Rule: a call with anything odd about it is the client's; every call keeps its bytes. A delta belongs to the call at its
 index; another id at the same index is another call, because Ollama used to number every parallel call 0

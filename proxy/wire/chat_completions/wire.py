@@ -1,4 +1,4 @@
-"""Chat completions as a wire: OpenAI's API, and all compatible ones.
+"""Chat completions as a wire.
 
 Rule: an unchanged request keeps its own bytes; in a changed one, every member and message that was not touched keeps
 its bytes.

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API, which other servers speak too: its requests, messages and responses."""
+"""Anthropic's Messages API, which other servers speak, too."""
 
 from proxy.wire.messages.message import ApiMessage
 from proxy.wire.messages.replies import AnswerBody, AnswerStream

@@ -1,5 +1,5 @@
-"""Content blocks: the text that a model reads in them, the media that they show, their cache marks; and the heads of
-messages and blocks, read without their texts, which a reader has to know of every message.
+"""Content blocks: the text that a model reads in them, the media that they show, their cache marks. The heads of
+messages and blocks, which a reader has to know of every message, are read without their texts.
 
 Rule: nothing here raises, whatever a block contains; in a block of an unknown kind, every text counts. A strict reader
 reads nearly all heads in one go; anything odd is read leniently, with the same result.

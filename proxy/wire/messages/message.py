@@ -1,5 +1,5 @@
-"""Messages of this API as the core sees them: every tool result is a message of its own, although one message of the
-API may contain several results, and words besides.
+"""Messages of this API as the core sees them: every tool result is a message of its own. One message of the API may
+contain several results, and words besides.
 
 Rule: a view keeps the bytes that it was made from, including anything that it does not understand. Thinking and its
 signatures are never changed: "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be

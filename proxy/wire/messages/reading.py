@@ -1,4 +1,4 @@
-"""Messages of the API → messages as the core sees them, and back into a list.
+"""Messages of the API → messages as the core sees them → messages of the API.
 
 Rule: every API message becomes at least one view, and later messages do not change its views, with two exceptions: an
 assistant message continues in the next one, because the API reads both as one, and everything before a compaction is

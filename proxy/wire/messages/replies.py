@@ -1,4 +1,4 @@
-"""A model's message in a reply of this API, whole or assembled from the events of a stream, and what it counted.
+"""A model's message in a reply of this API, whole or assembled from the events of a stream.
 
 Rule: a call with anything odd about it is the client's; every block keeps its bytes, because thinking and its
 signatures go back upstream unchanged. Nothing is guessed: a block that contains a delta of an unknown kind is not

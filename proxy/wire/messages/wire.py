@@ -1,4 +1,4 @@
-"""The Messages API as a wire: Anthropic's, and all compatible ones.
+"""The Messages API as a wire.
 
 Rule: an unchanged request keeps its own bytes; in a changed one, every member, message and block that was not touched
 keeps its bytes. `system` and all other members are never touched, except for the reply limit, thinking that must stay

@@ -1,4 +1,4 @@
-"""Ollama's own API: chats and prompts, answered by lines of JSON."""
+"""Ollama's own API, which answers by lines of JSON."""
 
 from proxy.wire.ollama.message import OllamaMessage
 from proxy.wire.ollama.replies import AnswerBody, AnswerStream

@@ -1,4 +1,4 @@
-"""Messages of Ollama's API: a text, images beside it, and calls whose arguments are objects.
+"""Messages of Ollama's API: a text with images beside it, calls whose arguments are objects.
 
 Rule: results are paired with calls as the server's templates read them: in their order, unless an id or a tool's name
 says otherwise. Most clients drop the ids, and some send ids that no call has.

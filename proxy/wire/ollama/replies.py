@@ -1,4 +1,4 @@
-"""A model's message in a reply of Ollama's API, whole or in lines, and its counts.
+"""A model's message in a reply of Ollama's API, whole or in lines.
 
 Rule: a call with anything odd about it is the client's; every call keeps its bytes. Calls come whole, several in a line
 or one by one, and the last line has `"done": true`: the client gets exactly one.

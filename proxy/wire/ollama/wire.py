@@ -1,4 +1,4 @@
-"""Ollama's own API as two wires: `/api/chat` and `/api/generate`.
+"""Ollama's own API as two wires, `/api/chat`, `/api/generate`.
 
 Rule: an unchanged request keeps its own bytes; in a changed one, every member and message that was not touched keeps
 its bytes. A request without messages or without a prompt loads or unloads a model, and passes unchanged.

@@ -1,4 +1,4 @@
-"""The items of an input: their kinds, and what a model reads of each.
+"""The items of an input, by their kinds.
 
 Rule: an item of an unknown kind is kept as received, counted by its bytes, and never left out alone.
 Source of kinds and members: openai-python 3.54.0, `types/responses/response_input_item_param.py`.

@@ -1,5 +1,5 @@
-"""Messages of the Responses API: one item each, except that the model's items that belong together (its reasoning,
-words and calls) are one message.
+"""Messages of the Responses API, of one item each unless a model's items belong together. Reasoning, words and calls of
+one reply do.
 
 Rule: a view keeps the bytes that it was made from, including anything that it does not understand; several items have
 commas between them, as in the body. An item is parsed when its content is needed, and the result is not kept. The

@@ -1,5 +1,5 @@
-"""A model's message in a reply of the Responses API: the items of its output, which of them are calls of the proxy's
-own tool, what its counts are called, and the end of a stream that has to tell an error.
+"""A model's message in a reply of the Responses API: the items of its output. Also which of them are calls of the
+proxy's own tool, what its counts are called, and the end of a stream that has to tell an error.
 
 Rule: a call with anything odd about it is the client's; every item keeps its bytes. A stream ends with both events,
 because some clients read only `response.failed` (Codex, codex-rs/codex-api/src/sse/responses.rs), and others raise on
