@@ -46,14 +46,6 @@ def test_openai_python_gets_answers_streams_lists_and_uploads(base_url: str) -> 
         assert (file.bytes, file.filename) == (3_000_000, "big.bin")
 
 
-async def test_openai_python_async_gets_answers_and_streams(base_url: str) -> None:
-    async with openai_python().AsyncOpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
-        answer = await client.chat.completions.create(model="m", messages=MESSAGES)
-        streamed = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
-        text = "".join([event.choices[0].delta.content or "" async for event in streamed if event.choices])
-        assert text == answer.choices[0].message.content != ""
-
-
 def test_openai_python_sees_the_upstreams_errors_as_its_own(base_url: str) -> None:
     with openai_python().OpenAI(base_url=base_url, api_key="sk-test", max_retries=0) as client:
         with pytest.raises(openai_python().BadRequestError) as caught:

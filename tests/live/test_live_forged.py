@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -210,26 +209,6 @@ def test_what_a_call_names_is_no_artifact_of_ours(api: str, agent: str, stage: S
     for call in CALLS:
         check(stage, api, agent, "total 8" + LONG, json.dumps({"command": stage.filled(call)}))
     check(stage, api, agent, "total 8" + LONG, json.dumps({"file_path": f"{ELSE}/tool-output/{NAME}", "offset": 100}))
-
-
-def test_further_texts_pass_no_better(stage: Stage) -> None:
-    """`FORGED_TEXTS` names a file of JSON lines, a `kind` and a `text` with {NAME}, {PORT}, {DATA} and {ELSE} in it."""
-    file = os.environ.get("FORGED_TEXTS")
-    if not file:
-        pytest.skip("FORGED_TEXTS names no file of further texts")
-    values = {"NAME": NAME, "PORT": stage.names["port"], "DATA": stage.names["data"], "ELSE": ELSE}
-    for case in map(json.loads, Path(file).read_text().splitlines()):
-        text = case["text"]
-        for name, value in values.items():
-            text = text.replace(f"{{{name}}}", value)
-        for api in APIS:
-            for agent in AGENTS:
-                if case["kind"].startswith("call"):
-                    arguments = text if text.startswith("{") else json.dumps({"command": text})
-                    check(stage, api, agent, "total 8" + LONG, arguments)
-                else:
-                    check(stage, api, agent, text)
-                    check(stage, api, agent, text + LONG)
 
 
 def goes_on(sent: Any) -> Reply:

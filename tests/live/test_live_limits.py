@@ -8,7 +8,6 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,43 +179,6 @@ async def test_an_upgrade_is_not_offered_and_the_request_is_served(
     assert [request.body for request in _posted(seen)] == [BODY, BODY]
     names = {name for request in seen for name, _ in request.headers}
     assert not names & {b"upgrade", b"http2-settings"}
-
-
-JAVA = """
-import java.net.URI;
-import java.net.http.*;
-public class Ask {
-    public static void main(String[] arguments) throws Exception {
-        HttpClient client = HttpClient.newHttpClient();
-        for (int number = 0; number < 2; number++) {
-            HttpRequest request = HttpRequest.newBuilder(URI.create(arguments[0]))
-                .POST(HttpRequest.BodyPublishers.ofString(arguments[1])).build();
-            HttpResponse<String> answer = client.send(request, HttpResponse.BodyHandlers.ofString());
-            System.out.println(answer.statusCode() + " " + answer.body());
-        }
-    }
-}
-"""
-
-
-_BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For a program that lives a second: half the time and memory."""
-
-
-@pytest.mark.parametrize("path", ["/chat/completions", "/files"])
-async def test_the_http_client_of_java_gets_its_answers(path: str, proxy: Any, tmp_path: Path) -> None:
-    file, seen = tmp_path / "Ask.java", list[Request]()
-    file.write_text(JAVA)
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        try:
-            java = await asyncio.create_subprocess_exec(
-                *("java", *_BRIEF, str(file), proxy.base_url + path, BODY.decode()), stdout=asyncio.subprocess.PIPE
-            )
-        except FileNotFoundError:
-            pytest.skip("no JDK is installed; the test above sends the same bytes")
-        output, _ = await asyncio.wait_for(java.communicate(), PATIENCE_SECONDS)
-    assert output.decode().splitlines() == ["200 ok", "200 ok"]
-    assert [request.body for request in _posted(seen)] == [BODY, BODY]
 
 
 async def test_dots_within_a_name_are_the_upstreams_to_judge(proxy: Any, client: Any) -> None:

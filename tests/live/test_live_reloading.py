@@ -38,9 +38,15 @@ class Serving:
             await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
 
 
+def operator(proxy: Any) -> httpx.AsyncClient:
+    """A client on connections of its own."""
+    root = f"http://127.0.0.1:{proxy.port}"
+    return httpx.AsyncClient(base_url=root, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
+
+
 async def reload_by_request(proxy: Any) -> dict[str, Any]:
-    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
-        answer = await client.post(f"http://127.0.0.1:{proxy.port}/-/reload")
+    async with operator(proxy) as client:
+        answer = await client.post("/-/reload")
     found: dict[str, Any] = answer.json()
     return {"http": answer.status_code, **found}
 
@@ -53,8 +59,8 @@ async def reload_by_signal(proxy: Any) -> dict[str, Any]:
 
 async def mode_of(proxy: Any) -> str:
     """The settings that serve a new request on its own connection."""
-    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
-        explained = await client.post(f"http://127.0.0.1:{proxy.port}/explain", content=BODY)
+    async with operator(proxy) as client:
+        explained = await client.post("/explain", content=BODY)
     mode: str = explained.json()["mode"]
     return mode
 
@@ -93,7 +99,9 @@ async def test_a_stream_continues_while_the_next_request_has_the_new_settings(
     assert done["outcome"] == "answered"
 
 
-async def test_invalid_settings_change_nothing_and_are_reported(config: Path, start: Any) -> None:
+async def test_invalid_settings_and_those_that_cannot_work_change_nothing_and_are_reported(
+    config: Path, start: Any, tmp_path: Path
+) -> None:
     proxy = start("--config", str(config))
     write(config, "mode: observe\nserver: {prot: 1}\nupstream: {api_key: sk canary}\n")
     found = await reload_by_request(proxy)
@@ -111,25 +119,16 @@ async def test_invalid_settings_change_nothing_and_are_reported(config: Path, st
     await until(lambda: proxy.log().count('"settings_not_reloaded"') == 2)
     assert await mode_of(proxy) == "on"
     assert "canary" not in proxy.log()
-
-
-async def test_settings_that_cannot_work_change_nothing(config: Path, start: Any, tmp_path: Path) -> None:
-    proxy = start("--config", str(config))
     (tmp_path / "file").touch()
-    write(config, f"artifacts: {{folder: {tmp_path}/file}}\n")
+    write(config, f"mode: observe\nartifacts: {{folder: {tmp_path}/file}}\n")
     found = await reload_by_request(proxy)
-    assert found["http"] == 422
+    assert (found["http"], await mode_of(proxy)) == (422, "on")
     assert "nothing can be kept in" in found["error"]["message"]
 
 
 async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
-    async with (
-        SocketServer(answering(WHOLE), proxy.upstream_port),
-        httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, verify=False, timeout=PATIENCE_SECONDS
-        ) as client,
-    ):
+    async with SocketServer(answering(WHOLE), proxy.upstream_port), operator(proxy) as client:
         assert (await reload_by_request(proxy))["status"] == "unchanged"
         for mode in ("on", "observe", "on"):
             write(config, f"mode: '{mode}'\n")
@@ -158,9 +157,7 @@ async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(co
 
 async def test_reading_the_settings_again_is_for_the_operator_alone(config: Path, start: Any) -> None:
     proxy = start("--config", str(config))
-    async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{proxy.port}", trust_env=False, verify=False, timeout=PATIENCE_SECONDS
-    ) as client:
+    async with operator(proxy) as client:
         assert (await client.post("/-/reload", headers={"host": "evil.example"})).status_code == 403
         assert (await client.post("/-/reload", headers={"x-forwarded-for": "1.2.3.4"})).status_code == 403
         assert (await client.get("/-/reload")).status_code == 405
@@ -170,10 +167,9 @@ async def test_reading_the_settings_again_is_for_the_operator_alone(config: Path
 
 async def _workers(proxy: Any) -> set[int]:
     found = set()
-    async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
+    async with operator(proxy) as client:
         for _ in range(20):  # on a connection of its own, so that any worker may take it
-            headers = {"connection": "close"}
-            answer = await client.get(f"http://127.0.0.1:{proxy.port}/decisions?limit=1", headers=headers)
+            answer = await client.get("/decisions?limit=1", headers={"connection": "close"})
             found.add(answer.json()["worker"]["pid"])
     return found
 

@@ -111,10 +111,3 @@ async def test_a_writable_store_is_ready_and_the_trial_write_leaves_no_trace(tmp
     assert os.listdir(tmp_path / "kept" / ".meta") == ["trial"]
     assert os.stat(tmp_path / "kept" / ".meta" / "trial").st_mode & 0o777 == 0o600
     await store.close()
-
-
-async def test_a_store_that_cannot_be_written_is(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    store = ArtifactStore(PrivateFolder(tmp_path / "file" / "kept"), retention_days=1, max_bytes=1_000_000)
-    assert await store.trouble() == "the artifact store cannot be written: Not a directory"
-    await store.close()
