@@ -19,20 +19,23 @@ from proxy.core.models import Certainty, Modality, ModelProfile, facts, smallest
 from proxy.shell.models import Catalogue, Learning, ModelResolver
 from proxy.shell.models.profiles import MAX_PROFILES
 from proxy.wire import ModelLimits
+from tools.build_hooks import index_of
 
 BASE = "https://llm.example.org/v1"
-CATALOGUE = json.dumps(
-    {
-        "openai": {
-            "models": {
-                "gpt-5": {
-                    "limit": {"context": 400000, "input": 272000, "output": 128000},
-                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+CATALOGUE = index_of(
+    json.dumps(
+        {
+            "openai": {
+                "models": {
+                    "gpt-5": {
+                        "limit": {"context": 400000, "input": 272000, "output": 128000},
+                        "modalities": {"input": ["text", "image"], "output": ["text"]},
+                    }
                 }
             }
         }
-    }
-).encode()
+    ).encode()
+)
 TEXT = frozenset({Modality.TEXT})
 VISION = frozenset({Modality.TEXT, Modality.VISION})
 UNSTATED = frozenset({Modality.AUDIO, Modality.VIDEO, Modality.FILE})

@@ -12,6 +12,7 @@ from proxy.config import Settings
 from proxy.shell.models import Catalogue, Prices
 from proxy.shell.operator import MAX_HOURS, Dollars, Overview, Priced
 from proxy.shell.telemetry import History, RequestRecord, Table
+from tools.build_hooks import index_of
 
 NOW = 1_700_000_000.0
 CATALOGUE = {
@@ -34,7 +35,7 @@ class Stage:
 
     def upstream(self, host, check):
         def read():
-            return json.dumps(CATALOGUE).encode()
+            return index_of(json.dumps(CATALOGUE).encode())
 
         return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read))
 
