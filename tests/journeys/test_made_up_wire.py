@@ -348,7 +348,9 @@ def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, lines:
 
 @STREAMED
 @pytest.mark.parametrize("is_first", [True, False], ids=["ours_first", "ours_last"])
-def test_a_call_beside_one_of_the_client_is_left_out(is_first: bool, stream: bool, lines: Build) -> None:
+def test_what_was_called_beside_a_call_of_the_client_is_read_in_the_next_turn(
+    is_first: bool, stream: bool, lines: Build
+) -> None:
     world, name = learnt(lines)
     mixed = "\n".join([reads(name, lines="2507-2508"), '+ fetch\n= {"url": "x"}'][:: 1 if is_first else -1])
     world.upstream.says = words_of(f"> Both.\n{mixed}", "> I see.")
@@ -356,8 +358,11 @@ def test_a_call_beside_one_of_the_client_is_left_out(is_first: bool, stream: boo
     assert answer_lines(answer)[1:5] == ["> Both.", "+ fetch", '= {"url": "x"}', "ended: calls"]
     back = [*one_call(), b'assistant fetch\n= {"url": "x"}\n> Both.', message("tool", "a page")]
     assert words(answer_to(world, body(back, offers="fetch"))) == "I see."
-    *_, whole, result = sent(world)
+    *_, whole, result, page = sent(world)
     assert ([one.name for one in whole.calls], result.raw) == (["fetch"], back[-1])
+    assert (page.role, "line 2506: " in page.text()) == ("user", True)
+    answer_to(world, body([*back, b"assistant\n> I see.", b"user\n> Go on."], offers="fetch"))
+    assert "line 2506: " not in world.upstream.last.body.decode()
 
 
 def test_a_request_that_must_call_goes_without_our_tool(lines: Build) -> None:

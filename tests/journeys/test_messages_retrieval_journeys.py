@@ -89,7 +89,7 @@ def test_a_call_is_answered_on_the_way_and_never_reaches_the_agent(stream: bool,
 
 
 @STREAMED
-def test_a_call_beside_one_of_the_client_is_left_out(stream: bool, build: Any) -> None:
+def test_what_was_called_beside_a_call_of_the_client_is_read_in_the_next_turn(stream: bool, build: Any) -> None:
     world, name = learnt(build)
     teach(
         world,
@@ -99,7 +99,13 @@ def test_a_call_beside_one_of_the_client_is_left_out(stream: bool, build: Any) -
     reply = said_by(world, request_with_tool(stream=stream))
     assert reply["content"] == [text("Both."), use("fetch", 2, page=2)]
     assert reply["stop_reason"] == "tool_use"
-    assert len(world.upstream.sent) == 1
+    result = {"type": "tool_result", "tool_use_id": "toolu_fetch_2", "content": "page two"}
+    after = [*history(), {"role": "assistant", "content": reply["content"]}, {"role": "user", "content": [result]}]
+    said_by(world, request_with_tool(after, stream=stream))
+    sent = json.loads(world.upstream.last.body)["messages"]
+    assert "read_artifact" not in json.dumps(sent[3])
+    assert "line 0: value" in json.dumps(sent[-1])
+    assert world.upstream.complaints == []
 
 
 @STREAMED

@@ -514,7 +514,7 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
 @STREAMED
 @pytest.mark.parametrize("has_ids", [True, False], ids=["ids", "none"])
 @pytest.mark.parametrize("is_first", [True, False], ids=["ours_first", "ours_last"])
-def test_a_call_beside_one_of_the_client_is_left_out(
+def test_what_was_called_beside_a_call_of_the_client_is_read_in_the_next_turn(
     is_first: bool, has_ids: bool, stream: bool, ollama: Build
 ) -> None:
     world, server, name = learnt(ollama, has_ids=has_ids)
@@ -532,7 +532,9 @@ def test_a_call_beside_one_of_the_client_is_left_out(
     }
     back = [*one_call(), mine, {"role": "tool", "content": "a page"}]
     assert words(answer_to(world, request(back))) == "I see."
-    assert sent(world)[-2:] == [mine, back[-1]]
+    *_, whole, result, page = sent(world)
+    assert (whole, result, page["role"]) == (mine, back[-1], "user")
+    assert "line 2506: " in page["content"]
 
 
 @STREAMED

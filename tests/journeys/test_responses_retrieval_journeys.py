@@ -79,15 +79,25 @@ def test_a_call_of_ours_is_answered_on_the_way(build: Any, stream: bool) -> None
 
 @STREAMED
 @pytest.mark.parametrize("spoken", [0, 2])
-def test_a_call_beside_those_of_the_client_is_left_out(build: Any, stream: bool, spoken: int) -> None:
+def test_what_was_called_beside_calls_of_the_client_is_read_in_the_next_turn(
+    build: Any, stream: bool, spoken: int
+) -> None:
     world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
     call = reads(world, lines="7-8")
     world.upstream.says = in_turn(
         *[Reply("Look.", (call,), thought="ah")] * spoken,
         Reply("Both.", (call, Call("fetch", {"n": 1})), thought="hm"),
+        Reply("Done."),
     )
     output = answer_to(world, stream=stream, **THINKS)["output"]
     assert [item.get("name") for item in output if item["type"] == "function_call"] == ["fetch"]
+    theirs = {"type": "function_call_output", "call_id": output[-1]["call_id"], "output": "fetched"}
+    history = [*request()["input"], *output, theirs]
+    assert world.ask(request(input=history, **THINKS), path=PATH).status_code == 200
+    *known, page = json.loads(world.upstream.last.body)["input"]
+    assert [item.get("name") for item in known if item.get("type") == "function_call"] == ["fetch", "fetch"]
+    assert page["role"] == "user"
+    assert "line 7: value" in json.dumps(page)
     assert not any(sent.face.complaints(sent.json) for sent in world.upstream.sent)
 
 

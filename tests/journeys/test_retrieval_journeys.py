@@ -289,16 +289,47 @@ FORCED = pytest.mark.parametrize(
 
 
 @STREAMED
-def test_a_call_beside_others_is_left_out_and_the_next_turn_is_the_clients(stream: bool, build: Any) -> None:
+def test_a_model_that_never_calls_it_alone_has_its_page_in_the_next_turn(stream: bool, build: Any) -> None:
     world, name = learnt(build)
-    teach(world, mixed(name), Reply("All done."))
-    reported = answer_to(world, request(), stream)
-    calls = [call["function"]["arguments"] for call in reported["message"]["tool_calls"]]
-    assert (calls, reported["finish"]) == (['{"page": 1}', '{"page": 2}'], "tool_calls")
-    assert reported["message"]["content"] == "Both."
-    assert answer_to(world, answered(request(), reported["message"], "one", "two"), stream)["finish"] == "stop"
-    assert [message["role"] for message in world.upstream.last.messages[-3:]] == ["assistant", "tool", "tool"]
+    teach(world, mixed(name), mixed(name), Reply("All done."))
+    body = request()
+    for _ in range(2):
+        reported = answer_to(world, body, stream)
+        calls = [call["function"]["arguments"] for call in reported["message"]["tool_calls"]]
+        assert (calls, reported["finish"]) == (['{"page": 1}', '{"page": 2}'], "tool_calls")
+        assert reported["message"]["content"] == "Both."
+        body = answered(body, reported["message"], "one", "two")
     assert len(world.upstream.sent) == 2
+    *known, page = world.upstream.last.messages
+    assert [message["role"] for message in known[-5:]] == ["assistant", "tool", "assistant", "tool", "tool"]
+    assert page["role"] == "user"
+    assert page["content"].splitlines()[-2:] == LONG.splitlines()[2506:2508]
+    # It is read once; the history stays the client's.
+    assert answer_to(world, body, stream)["message"]["content"] == "All done."
+    assert world.upstream.last.messages[: len(known)] == known
+    answer_to(
+        world,
+        {
+            **body,
+            "messages": [
+                *body["messages"],
+                {"role": "assistant", "content": "All done."},
+                {"role": "user", "content": "And?"},
+            ],
+        },
+        stream,
+    )
+    assert LONG.splitlines()[2507] not in world.upstream.last.text
+
+
+def test_another_tenant_and_another_conversation_get_no_page_that_was_left_out(build: Any) -> None:
+    world, name = learnt(build)
+    teach(world, mixed(name), Reply("Done."))
+    body = answered(request(), answer_to(world, request())["message"], "one", "two")
+    other = {**body, "messages": [{"role": "user", "content": "Another task."}, *body["messages"][1:]]}
+    for asked, key in ((body, "sk-another"), (other, KEY)):
+        answer_to(world, asked, key=key)
+        assert world.upstream.last.messages[-1]["content"] == "two"
 
 
 @FORCED

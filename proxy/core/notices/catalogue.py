@@ -187,6 +187,10 @@ READING: Final[Phrases] = {
         "Not read: there is no room for a page. Go on with what you have.",
         "未读取：没有空间容纳一页。请根据已有内容继续。",
     ),
+    "beside": (
+        "read_artifact was called beside another tool; this is what it read:",
+        "read_artifact 与其他工具同时被调用，以下是其读取的内容：",
+    ),
     "stopped": (
         "(The answer ends here: the model has read its {rounds} pages, and asked for more.)",
         "（回答到此为止：模型已读取 {rounds} 页，并要求继续读取。）",

@@ -142,12 +142,15 @@ class Relay:
         headers = self._sent_headers(came, named, None if mode == "observe" else planned)
         if planned is None or mode == "observe":
             return await self._as_it_came(came, headers, planned, record)
-        kept = came.kept
+        kept, again = came.kept, None
+        if planned.offered and self._retrieval.left_out:
+            pending = PendingRequest(came.target, headers, came.received, planned, kept)
+            planned, again = await ToolLoop(self._retrieval, self._send_round, pending, record, planned).catch_up()
         planned = await self._ready(planned, record)
         if planned.request.is_rewritten:  # as the client would have written it
             headers = without_encoding(headers)
             came.received.become(planned.request.body)
-        pending = PendingRequest(came.target, headers, came.received, planned, kept, early=came.early)
+        pending = PendingRequest(came.target, headers, came.received, planned, kept, again, early=came.early)
         self._recorder.plan_made(record, planned)
         attempt = await self._answer(pending, record)
         if attempt.planned.offered and attempt.cure.kind is not AttemptKind.ORIGINAL:

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from proxy.core.compaction import Plan
-from proxy.core.conversation import Size
+from proxy.core.conversation import Message, Size
 from proxy.core.notices import READING, Language, framed, say
 from proxy.core.overflow import Counted, Terms
 from proxy.core.retrieval_tool import AssistantMessage, Wanted, notice, wanted_by
@@ -25,8 +25,8 @@ from proxy.errors import ContextOverflow, ProxyError, UpstreamError
 from proxy.shell.artifacts import ArtifactTools
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import OF_THE_BODY, PeekedResponse
-from proxy.shell.relay.sends import PendingRequest
-from proxy.shell.resources import logger
+from proxy.shell.relay.sends import Again, PendingRequest
+from proxy.shell.resources import BoundedMap, logger
 from proxy.shell.telemetry import Recorder, RequestRecord
 from proxy.shell.upstream import Headers
 
@@ -35,6 +35,10 @@ MAX_ROUNDS: Final = 8
 artifact."""
 MAX_CALLS: Final = 8
 """Calls of one round that are answered."""
+MAX_LEFT_OUT: Final = 1_000
+"""Conversations whose left-out calls are remembered."""
+MAX_LEFT_OUT_BYTES: Final = 4 * 1024 * 1024
+"""Limit of what these calls say."""
 MIN_PAGE_BYTES: Final = 500
 """A shorter page would be useless."""
 _NEXT_TOKENS: Final = 400
@@ -47,6 +51,16 @@ Send: TypeAlias = Callable[[PendingRequest, str], Awaitable[tuple[PeekedResponse
 with it, empty for a reply. Raises ProxyError."""
 
 
+class LeftCalls(NamedTuple):
+    """Our calls in a response that also had calls of the client."""
+
+    wanted: Sequence[Wanted | None]
+    messages: int
+    """Number of messages before that response."""
+    last: int
+    """Hash of the last of them: other conversations may have the same beginning."""
+
+
 class Retrieval(Struct, frozen=True):
     """Shared by the rounds of every response."""
 
@@ -56,6 +70,21 @@ class Retrieval(Struct, frozen=True):
     language: Language
     keepalive_seconds: float | None
     """How long the client of a stream may hear nothing between two rounds; None: as long as it takes."""
+    left_out: BoundedMap[tuple[str, str], LeftCalls] = field(
+        default_factory=lambda: BoundedMap(MAX_LEFT_OUT, MAX_LEFT_OUT_BYTES)
+    )
+    """Those of the latest response of each conversation, by tenant and conversation."""
+
+
+class _Calls(NamedTuple):
+    """Our calls in one response."""
+
+    wanted: Sequence[Wanted | None]
+    """None: a call that says nothing of what to read."""
+    answered: Callable[[Sequence[str]], list[Message]]
+    """The texts that answer them → the messages that follow the request."""
+    accepted_tokens: int = 0
+    """The size of the prompt that they answer; 0 before anything was sent."""
 
 
 class _Read(NamedTuple):
@@ -92,16 +121,17 @@ class ToolLoop(Struct):
     async def following(self, message: AssistantMessage, *, as_stream: bool) -> PeekedResponse | None:
         """The model's next response, after its calls were answered, a stream or not; None if it may not continue, or
         there is none."""
-        read = await self._read(message) if self.count < MAX_ROUNDS else None
+        calls = self._calls(message)
+        read = await self._read(calls) if self.count < MAX_ROUNDS else None
         for is_last in (False, True):
             if read is None or not read.planned.plan.may_be_sent:
                 return None
-            again = partial(self._again, message)
+            again = partial(self._again, calls)
             round_of = structs.replace(self.pending, planned=read.planned, again=again, is_last=is_last)
             try:
                 answer, planned, problem = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
-                read = await self._with_pages(message, 0.0)
+                read = await self._with_pages(calls, 0.0)
                 continue
             except ProxyError as error:
                 self._fail(error.code)
@@ -130,26 +160,68 @@ class ToolLoop(Struct):
         self.problem = problem
         logger().warning("reading_broken", request_id=self.record.request_id, problem=problem)
 
-    async def _read(self, message: AssistantMessage) -> _Read | None:
+    def leave_out(self, message: AssistantMessage) -> None:
+        """Remember our calls beside the client's: the client gets its own, and the next turn what ours read."""
+        messages = self._received
+        if messages and message.own:
+            left = LeftCalls(_wanted(message)[:MAX_CALLS], len(messages), _hash_of(messages[-1]))
+            self.retrieval.left_out.put(self._conversation, left, sum(len(call.arguments) for call in message.own))
+
+    async def catch_up(self) -> tuple[Planned, Again | None]:
+        """The plan with what our calls of the turn before were to read, which came beside the client's own, at its end;
+        and how it is planned again."""
+        left, messages = self.retrieval.left_out.get(self._conversation), self._received
+        is_next = left is not None and left.messages < len(messages)
+        if left is None or not is_next or _hash_of(messages[left.messages - 1]) != left.last:
+            return self.planned, None
+        self.retrieval.left_out.pop(self._conversation)
+        said = notice("beside", self.retrieval.language).rstrip()
+        calls = _Calls(left.wanted, lambda texts: [messages[-1].beside("user", "\n".join([said, *texts]))])
+        read = await self._read(calls)
+        if read is None or not read.planned.plan.may_be_sent:
+            return self.planned, None
+        self.record.note_plan(read.planned)
+        return read.planned, partial(self._again, calls)
+
+    @property
+    def _conversation(self) -> tuple[str, str]:
+        return self.planned.tenant, self.pending.planned.last_sent.conversation
+
+    @property
+    def _received(self) -> Sequence[Message]:
+        """The messages of the client."""
+        messages, reading = self.planned.request.conversation.messages, self.planned.reading
+        return messages if reading is None else messages[: reading.received]
+
+    def _calls(self, message: AssistantMessage) -> _Calls:
+        wire = self.planned.wire
+
+        def as_results(texts: Sequence[str]) -> list[Message]:
+            results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
+            return [wire.message(raw) for raw in (message.message, *results)]
+
+        return _Calls(_wanted(message), as_results, self.planned.plan.after.tokens)
+
+    async def _read(self, calls: _Calls) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(message) if await self.pending.kept.back() else None
+            return await self._read_all(calls) if await self.pending.kept.back() else None
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
 
-    async def _read_all(self, message: AssistantMessage) -> _Read:
+    async def _read_all(self, calls: _Calls) -> _Read:
         self.count += 1
         self.record.retrieval_rounds = self.count
         for share in _SHARES:
-            read = await self._with_pages(message, share)
+            read = await self._with_pages(calls, share)
             if _leaves_room(read.planned.plan):
                 break
         for artifact, text in read.texts:
             self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
         return read
 
-    async def _again(self, message: AssistantMessage, refused: Planned, terms: Terms) -> Planned:
+    async def _again(self, calls: _Calls, refused: Planned, terms: Terms) -> Planned:
         """The plan for a round that was refused. For a goal, its pages are made smaller here, because a plan does not
         cut them. If all that stays is beyond the goal, the smallest page that fits stays with it."""
         planner, goal_tokens = self.retrieval.planner, terms.goal_tokens
@@ -157,25 +229,22 @@ class ToolLoop(Struct):
             return await planner.again(refused, terms)
         fitting = None
         for share in _SHARES:
-            read = await self._with_pages(message, share)
+            read = await self._with_pages(calls, share)
             planned = await planner.again(read.planned, terms)
             if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
                 return planned
             fitting = planned if share and planned.plan.fits else fitting
         return fitting or planned
 
-    async def _with_pages(self, message: AssistantMessage, share: float) -> _Read:
-        wanted, language = [wanted_by(call.arguments) for call in message.own], self.retrieval.language
+    async def _with_pages(self, calls: _Calls, share: float) -> _Read:
+        wanted, language = calls.wanted, self.retrieval.language
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         if share:
             texts = await self._texts(wanted, max(MIN_PAGE_BYTES, int(page_bytes * share)))
         else:
             texts = [notice("no_room" if one else "unnamed", language) for one in wanted]
-        wire, accepted_tokens = self.planned.wire, self.planned.plan.after.tokens
-        results = [wire.result(call, text) for call, text in zip(message.own, texts, strict=True)]
-        messages = [wire.message(raw) for raw in (message.message, *results)]
-        plan_further = self.retrieval.planner.plan_further
-        planned = await plan_further(self.planned, messages, accepted_tokens, may_cut=not share)
+        plan_further, messages = self.retrieval.planner.plan_further, calls.answered(texts)
+        planned = await plan_further(self.planned, messages, calls.accepted_tokens, may_cut=not share)
         named = [one.artifact if one else "" for one in wanted]
         return _Read(list(zip(named, texts, strict=True)), planned)
 
@@ -190,6 +259,15 @@ class ToolLoop(Struct):
             last = say(READING, "last", self.retrieval.language, rounds=MAX_ROUNDS)
             texts[-1] += f"\n{framed(last)}\n"
         return texts
+
+
+def _wanted(message: AssistantMessage) -> list[Wanted | None]:
+    return [wanted_by(call.arguments) for call in message.own]
+
+
+def _hash_of(message: Message) -> int:
+    """A hash of what a client repeats of a message; it moves cache marks, which may turn a text into a block."""
+    return hash((message.role, message.answers, *(text for _, text in message.texts())))
 
 
 def _leaves_room(plan: Plan) -> bool:
@@ -225,6 +303,8 @@ class WholeResponse:
                 message = reply.end()
                 rounds.record.note_usage(reply.usage)
                 if message is None or message.others:
+                    if message is not None:
+                        rounds.leave_out(message)
                     said = reply.last_words()
                     return current if current is first and said == body else cls(current, said, first.counted)
                 following = await rounds.following(message, as_stream=False)
@@ -280,6 +360,8 @@ class StreamedResponse:
             message = stream.end()
             self._rounds.record.note_usage(stream.usage)
             if message is None or message.others:
+                if message is not None:
+                    self._rounds.leave_out(message)
                 yield stream.last_words()
                 return
             seconds = self._rounds.retrieval.keepalive_seconds
