@@ -112,7 +112,4 @@ def without(complaints: Callable[[Any], Sequence[str]]) -> Callable[[bytes], boo
 
 @cache
 def _planner(window: int, tokenizer: str) -> Planner:
-    return Planner(
-        Pipelines(Settings()),
-        Models(lambda model, _: ModelProfile(model, window, tokenizer=tokenizer)),
-    )
+    return Planner(Pipelines(Settings()), Models(lambda model, _: ModelProfile(model, window, tokenizer=tokenizer)))

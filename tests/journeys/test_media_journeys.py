@@ -12,7 +12,6 @@ from support.media_samples import (
     MP4,
     PDF,
     PNG,
-    SVG,
     WAV,
     anthropic_block,
     audio_part,
@@ -30,7 +29,6 @@ from support.strategies import pairing_faults
 from proxy.core.content_types import decoded
 
 TARGETS = ["keep", "user_after_batch", "user_after_assistant", "text"]
-EVERYTHING = ["text", "vision", "audio", "video", "file"]
 MODELS = [
     {"match": "blind", "input": ["text"]},
     *(
@@ -201,33 +199,6 @@ def test_the_same_image_in_every_turn_is_opened_once(
         sent(world, {"model": "blind", "messages": messages})
         messages = [*messages, {"role": "assistant", "content": f"Turn {turn}."}, {"role": "user", "content": "On."}]
     assert opened == [len(base64_of(large))]
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ([image_part(png(60_000, 60_000))], "over the limit of 89,478,485 pixels"),
-        ([image_part(PNG + bytes(150_000))], "over the limit of 100 KB"),
-        ([image_part(b"")], "It is empty."),
-        ([{"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo!"}}], "base64 is broken"),
-        ([image_part(SVG, "image/svg+xml")], "Models do not read this format."),
-        ([mcp_block(b"\0\1\2 no image at all", "image/png")], "binary file"),
-        (json.dumps({"a": data_url(f"<p>{data_url(PNG, 'image/png')}</p>".encode(), "text/html")}), ""),
-    ],
-    ids=["bomb", "over the limit", "empty", "broken", "svg", "lie", "nested"],
-)
-def test_hostile_content_is_described_or_passes(build: Callable[..., World], content: Any, expected: str) -> None:
-    world = build(models=MODELS, media={"max_bytes": 100_000})
-    assert expected in "".join(texts(sent(world, request_with(content, "seeing"))))
-
-
-def test_a_description_says_so_when_nothing_can_be_kept(build: Callable[..., World]) -> None:
-    world = build(models=MODELS)
-    if (world.folder / "tool-output").exists():
-        (world.folder / "tool-output").rename(world.folder / "away")
-    (world.folder / "tool-output").write_text("in the way")
-    shown = sent(world, request_with([image_part()], "blind"))
-    assert "It could not be kept." in "".join(texts(shown))
 
 
 def test_a_conversation_over_the_room_keeps_results_and_their_images_together(build: Callable[..., World]) -> None:

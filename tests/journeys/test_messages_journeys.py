@@ -13,8 +13,6 @@ from support.upstream import Over, OverAtStep, worker
 from support.upstream.messages import REFUSALS
 
 WINDOW = 8_000
-NOTHING_LEARNED = {"enabled": False}
-"""For what holds between two lessons: a new ratio moves the cuts once."""
 PROMPT_TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum\. .+")
 
 
@@ -106,33 +104,6 @@ def test_what_needs_nothing_is_forwarded_as_the_very_bytes_with_its_headers(buil
         assert world.upstream.last.headers[name.replace("_", "-").encode()] == value.encode()
 
 
-def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
-    world = build(WINDOW, behind=worker(), learning=NOTHING_LEARNED)
-    work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
-    cuts, before = 0, list[Any]()
-    for sent in map(unmarked, sent_by(world)):
-        cuts += sent[: len(before)] != before
-        before = sent
-    assert 0 < cuts < 12
-
-
-def test_replicas_and_restarts_send_the_same(build: Any) -> None:
-    world = build(WINDOW, behind=worker(), learning=NOTHING_LEARNED, proxies=[{}, {}])
-    messages = work(world, 20, log_of)
-    for proxy in (0, 1):
-        said_by(world, request(marked(messages)), proxy)
-    first, second = sent_by(world)[-2:]
-    assert first == second
-
-
-def test_a_reply_limit_beyond_the_window_is_lowered_where_the_upstream_counts_it(build: Any) -> None:
-    server = worker()
-    world = build(WINDOW, behind=server)
-    work(world, 3, log_of, max_tokens=32_000)
-    limits = [json.loads(received.body)["max_tokens"] for received in world.upstream.sent]
-    assert all(256 <= limit < WINDOW for limit in limits)
-
-
 def test_a_thread_that_the_upstream_holds_passes_untouched_and_its_refusal_is_returned(build: Any) -> None:
     server = worker(Over("prompt", 50, "openai"))
     world = build(100_000, behind=server, defaults={})
@@ -161,14 +132,6 @@ def test_calls_and_results_that_do_not_pair_up_are_repaired_once(build: Any, str
     blocks = [block for message in second.messages[2:] for block in message["content"]]
     assert {block.get("tool_use_id") for block in blocks} == {"toolu_a", "toolu_b", None}
     assert [block["text"] for block in blocks if block["type"] == "text"] == ["Go on."]
-
-
-def test_errors_of_the_proxy_are_the_apis(build: Any) -> None:
-    world = build(128_000, behind=worker())
-    answer = world.ask(b"{", path=PATH)
-    assert answer.status_code == 400
-    assert answer.json()["type"] == "error"
-    assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
 def thought(count: int) -> dict[str, str]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from support.journey import World, long_text
-from support.messages_journey import MARK, ask, marked, request, said_by
-from support.upstream import FAILURES, Answer, FailsLater, Reply, Says, ScriptedModel, Usage, in_turn
+from support.messages_journey import MARK, marked, request, said_by
+from support.upstream import Reply, Says, ScriptedModel, Usage, in_turn
 
 LONG = long_text(5_000)
 FETCH = {"name": "fetch", "input_schema": {"type": "object"}, "cache_control": MARK}
@@ -50,14 +50,6 @@ def learnt(build: Any, **stated: Any) -> tuple[World, str]:
 
 def teach(world: World, *contents: list[dict[str, Any]]) -> None:
     world.upstream.says = saying(*contents)
-
-
-def test_the_tool_is_last_after_the_clients_cache_mark(build: Any) -> None:
-    world = build(behind=ScriptedModel(says=saying([text("Hm.")]), reports=Usage(100, 40, 7)))
-    said_by(world, request_with_tool())
-    tools = json.loads(world.upstream.last.body)["tools"]
-    assert tools[0] == FETCH
-    assert (tools[1]["name"], sorted(tools[1])) == ("read_artifact", ["description", "input_schema", "name"])
 
 
 @STREAMED
@@ -106,44 +98,3 @@ def test_what_was_called_beside_a_call_of_the_client_is_read_in_the_next_turn(st
     assert "read_artifact" not in json.dumps(sent[3])
     assert "line 0: value" in json.dumps(sent[-1])
     assert world.upstream.complaints == []
-
-
-@STREAMED
-def test_a_model_that_only_ever_reads_is_stopped_with_a_sentence(stream: bool, build: Any) -> None:
-    world, name = learnt(build)
-    teach(world, [use("read_artifact", 1, id=name, lines="1-2")])
-    reported = said_by(world, request_with_tool(stream=stream))
-    assert reported["stop_reason"] == "end_turn"
-    assert [block["type"] for block in reported["content"]] == ["text"]
-    assert len(world.upstream.sent) == 9
-    assert set(world.upstream.complaints) == {
-        complaint for complaint in world.upstream.complaints if complaint.endswith("`tool_use` ids must be unique")
-    }
-
-
-@STREAMED
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("spoken", [[text("Let me look.")], []])
-def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
-    spoken: list[dict[str, Any]], failure: str, stream: bool, build: Any
-) -> None:
-    world, name = learnt(build)
-    teach(world, [*spoken, use("read_artifact", 1, id=name, lines="1-2")])
-    world.upstream.rules = [FailsLater(failure)]
-    reported = said_by(world, request_with_tool(stream=stream))
-    assert (reported["stop_reason"], reported["content"][:-1]) == ("end_turn", spoken)
-    assert reported["content"][-1]["text"].startswith("(The answer ends here")
-
-
-def test_an_answer_that_has_nothing_to_do_with_it_keeps_its_bytes(build: Any) -> None:
-    world, _ = learnt(build)
-    body = b'{ "type" : "message","content":[ {"type":"text","text":"x"} ], "stop_reason":"end_turn" }'
-
-    world.upstream.rules = [lambda _: Answer(200, body)]
-    assert ask(world, request_with_tool()).content == body
-
-
-def test_a_choice_that_forces_a_call_leaves_the_tool_out(build: Any) -> None:
-    world, _ = learnt(build)
-    said_by(world, request_with_tool(tool_choice={"type": "any"}))
-    assert json.loads(world.upstream.last.body)["tools"] == [FETCH]

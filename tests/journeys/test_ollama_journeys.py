@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 from support.journey import KEY, World, long_text
-from support.media_samples import PNG, data_url
+from support.media_samples import PNG
 from support.serving import serving
-from support.upstream import FAILURES, Answer, FailsLater, listening
+from support.upstream import Answer, listening
 from support.upstream.ollama import CHAT, COUNTER, Completion, Json, tokens_of
 from support.upstream.ollama_server import Model, OllamaServer
 from support.waiting import wait_until
@@ -108,13 +108,6 @@ def test_what_fits_passes_byte_for_byte_in_both_directions(
     assert answer.text.encode() == answer_to(world, content).text.encode()
     assert words(answer) == "Hello there."
     assert world.logged("request_done")[0]["outcome"] == "answered"
-
-
-def test_a_request_is_streamed_by_default(ollama: Build) -> None:
-    world = ollama()
-    answer = answer_to(world, {"model": "m", "messages": TASK})
-    assert answer.headers["content-type"] == "application/x-ndjson"
-    assert words(answer) == "Done."
 
 
 def test_a_long_result_is_kept_whole_and_sent_as_an_excerpt(ollama: Build) -> None:
@@ -323,12 +316,6 @@ def test_an_error_in_the_middle_is_a_line_and_the_last_one(ollama: Build) -> Non
     assert answer_objects(answer)[-1] == {"error": "an error was encountered while running the model"}
 
 
-def test_what_is_no_request_is_refused_as_a_text(ollama: Build) -> None:
-    answer = answer_to(ollama(), b'{"model": ')
-    assert answer.status_code == 400
-    assert isinstance(answer.json()["error"], str)
-
-
 @pytest.mark.parametrize("reads", [["text"], ["text", "vision"]], ids=["blind", "seeing"])
 def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str], ollama: Build) -> None:
     world = ollama(OllamaServer(allocates=32_768), models=[{"match": "*", "input": reads}])
@@ -347,15 +334,6 @@ def test_an_image_is_shown_where_the_model_reads_it_or_described(reads: list[str
         assert "[cannot read]" in found[3]["content"]
         assert "images" not in found[3]
     assert found[3]["tool_name"] == "fetch"
-
-
-def test_a_content_inside_a_text_becomes_words_or_an_image(ollama: Build) -> None:
-    world = ollama(OllamaServer(allocates=32_768), models=[{"match": "*", "input": ["text", "vision"]}])
-    text = f"Here: {data_url(PNG, 'image/png')} is it."
-    answer_to(world, request([*TASK, {"role": "user", "content": text}]))
-    found = sent(world)[-1]
-    assert found["images"] == [base64.b64encode(PNG).decode()]
-    assert ";base64," not in found["content"]
 
 
 # The rest of its API
@@ -482,33 +460,6 @@ def test_a_call_of_our_tool_is_answered_on_the_way(stream: bool, has_ids: bool, 
     assert done["usage"]["prompt_tokens"] == sum(chat.prompt_tokens for chat in server.chats)
     assert last["eval_count"] == done["usage"]["completion_tokens"]
     assert second.body.startswith(first.body.partition(b"]")[0])
-
-
-@STREAMED
-@pytest.mark.parametrize("spoken", [True, False])
-def test_after_eight_readings_the_answer_ends(spoken: bool, stream: bool, ollama: Build) -> None:
-    world, server, name = learnt(ollama)
-    server.replies = [Completion("Once more." if spoken else "", calls=[reads(name, lines="1-5")])]
-    answer = answer_to(world, request(one_call(), stream=stream))
-    assert len(world.upstream.sent) == 9
-    assert answer_objects(answer)[-1]["done_reason"] == "stop"
-    assert words(answer).startswith("\n\n".join(["Once more."] * 9 if spoken else ["("]))
-    assert "8 pages" in words(answer)
-
-
-@STREAMED
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("spoken", ["Let me look.", ""])
-def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
-    spoken: str, failure: str, stream: bool, ollama: Build
-) -> None:
-    world, server, name = learnt(ollama)
-    server.replies = [Completion(spoken, calls=[reads(name, lines="1-5")])]
-    server.rules = [FailsLater(failure), *server.rules]
-    answer = answer_to(world, request(one_call(), stream=stream))
-    assert words(answer).startswith(f"{spoken}\n\n(The answer" if spoken else "(The answer")
-    assert answer_objects(answer)[-1]["done_reason"] == "stop"
-    assert "read_artifact" not in answer.text
 
 
 @STREAMED

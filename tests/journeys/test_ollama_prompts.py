@@ -73,11 +73,6 @@ def test_a_prompt_that_fits_passes_unchanged(stream: bool, ollama: Build) -> Non
     assert server.chats[0].sent == {"model": "m", "prompt": "What colour?", "stream": stream}
 
 
-def test_a_prompt_is_streamed_unless_it_says_otherwise(ollama: Build) -> None:
-    answer = answer_to(ollama(OllamaServer()), prompt="What colour?")
-    assert answer.headers["content-type"] == "application/x-ndjson"
-
-
 @pytest.mark.parametrize(
     "members",
     [{"raw": True}, {"suffix": "return x"}, {"context": [*range(9_000)]}, {"template": "{{ .Prompt }}" + "x" * 9_000}],
@@ -136,15 +131,6 @@ def test_a_refusal_is_cured_unseen(stream: bool, model: Model, ollama: Build) ->
     answer = answer_to(world, prompt=LONG, stream=stream)
     assert (answer.status_code, words(answer)) == (200, "Done.")
     assert answer.headers["x-context-proxy-attempts"] == "2"
-
-
-def test_an_answer_to_a_silently_cut_prompt_is_requested_again(ollama: Build) -> None:
-    server = OllamaServer(allocates=8_192, replies=[Completion("I made this up."), Completion("It is 42.")])
-    world = ollama(server, models=[{"match": "*", "context_window": 40_000}])
-    answer = answer_to(world, prompt=LONG, stream=False)
-    assert words(answer) == "It is 42."
-    assert [chat.was_cut for chat in server.chats] == [True, False]
-    assert world.log("upstream_truncated_silently")
 
 
 @pytest.mark.parametrize("prompt", [["a"], 7, {"a": 1}])

@@ -14,7 +14,6 @@ from support.journey import World, world
 from support.spellings import SPELLINGS, Items, Spelling
 from support.upstream import Answer, Over, ScriptedModel, Sent, listening, words
 
-Json = dict[str, Any]
 ROWS = [
     pytest.param(api, name, refusal, stream, id=f"{api}-{name}-{number}-{'streamed' if stream else 'whole'}")
     for name, fault in FAULTS.items()

@@ -106,12 +106,6 @@ def test_a_failure_reaches_the_model_in_words_that_stay(build: Any, site: Site, 
     assert site.requests == ["/gone.png"]
 
 
-def test_in_chinese_the_failure_is_in_chinese(build: Any, site: Site) -> None:
-    world = build(media=FETCHING, models=SEEING, language="zh")
-    world.ask(asking(image(site.url("/gone.png"))))
-    assert sent_image(world)["text"].startswith("[无法获取] ")
-
-
 def test_a_model_that_sees_nothing_gets_a_description_of_what_was_fetched(build: Any, site: Site) -> None:
     world = build(media=FETCHING, models=BLIND)
     site.pictures["/a.png"] = png(30, 20)
@@ -169,13 +163,6 @@ def test_no_key_goes_to_a_web_site(build: Any) -> None:
     assert KEY not in str(heads)
 
 
-def test_a_request_without_an_image_is_not_touched(build: Any, site: Site) -> None:
-    world = build(media=FETCHING, models=SEEING)
-    body = json.dumps(asking({"type": "text", "text": site.url("/a.png") + " image_url"})).encode()
-    world.ask(body)
-    assert (world.upstream.last.body, site.requests) == (body, [])
-
-
 def routed(artifact: str) -> str:
     return json.dumps({"routing": "image_url", "imageUrl": image(f"artifact:{artifact}"), "metadata": {"from": "disk"}})
 
@@ -219,14 +206,3 @@ def test_a_long_run_is_the_same_on_every_replica_whatever_becomes_of_the_site(
     assert len(site.requests) == len(set(site.requests)) == 8
     assert "data:image/png" in json.dumps(before)
     assert "[cannot fetch]" in json.dumps(before)
-
-
-def test_an_artifact_that_is_not_there_stays_as_the_tool_wrote_it(build: Any) -> None:
-    world = build(media=FETCHING, models=SEEING)
-    request = asking()
-    gone = {"error": "artifact_not_found", "artifact": "artifact:tool_bash_0123456789abcdef.png"}
-    request["messages"] += [call(1), result(1, routed("tool_bash_0123456789abcdef.png"))]
-    request["messages"] += [call(2), result(2, json.dumps(gone))]
-    body = json.dumps(request).encode()
-    world.ask(body)
-    assert world.upstream.last.body == body

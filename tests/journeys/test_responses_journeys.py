@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 from support.journey import World, long_text
 from support.media_samples import PNG
-from support.responses_journey import PATH, output_of, request, results_of, work
+from support.responses_journey import PATH, request, results_of, work
 from support.upstream import Answer, Over, OverAtStep, ScriptedModel, Sent, as_json, worker
 from support.upstream.responses import REFUSALS
 
 WINDOW = 8_000
-NOTHING_LEARNED = {"enabled": False}
-"""For what holds between two lessons: a new ratio moves the cuts once."""
 PNG_BASE64 = base64.b64encode(PNG).decode()
 THINKS = {"include": ["reasoning.encrypted_content"]}
 
@@ -70,47 +68,12 @@ def test_a_final_refusal_uses_the_words_that_codex_recognises(build: Any, form: 
     assert len(server.sent) == 2
 
 
-def test_a_long_result_is_cut_once_and_stays_so(build: Any) -> None:
-    server = worker()
-    world = build(128_000, behind=server)
-    items = work(world, 1, lambda _: "x")
-    long = [*items[:-1], *results_of(items, long_text(9_000))]
-    output_of(world, request(long))
-    shown = inputs(world)[-1][-1]
-    assert set(shown) == {"type", "call_id", "output"}
-    assert "[context-proxy: " in shown["output"]
-    assert long_text(9_000).encode() in world.kept.values()
-    output_of(world, request([*long, {"role": "user", "content": "Go on."}]))
-    assert inputs(world)[-1][: len(long)] == inputs(world)[-2]
-
-
 def test_what_needs_nothing_is_forwarded_as_the_very_bytes(build: Any) -> None:
     world = build(128_000, behind=worker())
     body = b'{ "model":"m", "input" : [ {"role":"user", "content":"hi"} ,{"id":"rs_1","odd":1.0} ], "unknown":[ 1 ] }'
     for text in (body, b'{"input": "hi",  "model":"m","max_output_tokens": 9}'):
         world.ask(text, path=PATH)
         assert world.upstream.last.body == text
-
-
-def test_between_two_cuts_the_prefix_is_the_very_same(build: Any) -> None:
-    server = worker()
-    world = build(WINDOW, behind=server, learning=NOTHING_LEARNED)
-    work(world, 40, lambda turn: long_text(30, f"build-{turn}"))
-    cuts, before = 0, list[Any]()
-    for sent in inputs(world):
-        cuts += sent[: len(before)] != before
-        before = sent
-    assert 0 < cuts < 12
-
-
-def test_replicas_and_restarts_send_the_same(build: Any) -> None:
-    server = worker()
-    world = build(WINDOW, behind=server, learning=NOTHING_LEARNED, proxies=[{}, {}])
-    items = work(world, 20, log_of, **THINKS)
-    for proxy in (0, 1):
-        output_of(world, request(items, **THINKS), proxy)
-    first, second = inputs(world)[-2:]
-    assert first == second
 
 
 class TestTheUpstreamHoldsTheConversation:
@@ -205,16 +168,6 @@ def ended_with(text: str) -> dict[str, Any]:
 def chained(items: object, response: str | None = None) -> dict[str, Any]:
     members = {} if response is None else {"previous_response_id": response}
     return request(items, **members) | {"store": True}
-
-
-def test_an_image_in_an_output_stays_there(build: Any) -> None:
-    world = build(128_000, behind=worker(), models=[{"match": "m", "input": ["text", "vision"]}])
-    picture = {"type": "input_image", "detail": "auto", "image_url": f"data:image/png;base64,{PNG_BASE64}"}
-    call = {"type": "function_call", "call_id": "c", "name": "shell", "arguments": "{}"}
-    result = {"type": "function_call_output", "call_id": "c", "output": [picture]}
-    body = json.dumps(request([{"role": "user", "content": "x"}, call, result])).encode()
-    world.ask(body, path=PATH)
-    assert world.upstream.last.body == body
 
 
 def test_a_model_without_eyes_gets_a_description_in_its_place(build: Any) -> None:

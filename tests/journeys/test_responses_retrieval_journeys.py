@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.journey import World, long_text
 from support.responses_journey import PATH
-from support.upstream import FAILURES, Call, FailsLater, Reply, ScriptedModel, Usage, in_turn
+from support.upstream import Call, Reply, ScriptedModel, Usage, in_turn
 
 LONG = long_text(5_000)
 FETCH = {"type": "function", "name": "fetch", "parameters": {"type": "object"}, "strict": False}
@@ -99,33 +99,6 @@ def test_what_was_called_beside_calls_of_the_client_is_read_in_the_next_turn(
     assert page["role"] == "user"
     assert "line 7: value" in json.dumps(page)
     assert not any(sent.face.complaints(sent.json) for sent in world.upstream.sent)
-
-
-@STREAMED
-@pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("said", ["Let me look.", ""])
-def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
-    said: str, failure: str, build: Any, stream: bool
-) -> None:
-    world = build(128_000, behind=ScriptedModel())
-    world.upstream.says = in_turn(Reply(said, (reads(world, lines="7-8"),)))
-    world.upstream.rules = [FailsLater(failure)]
-    response = answer_to(world, stream=stream)
-    *before, last = spoken(response["output"])
-    assert (before, response["status"]) == ([said] if said else [], "completed")
-    assert last.startswith("(The answer ends here")
-    assert "read_artifact" not in {item.get("name") for item in response["output"]}
-
-
-@STREAMED
-def test_a_model_that_only_reads_is_stopped_with_a_sentence(build: Any, stream: bool) -> None:
-    world = build(128_000, behind=ScriptedModel(reports=Usage(100, 0, 10)))
-    call = reads(world, lines="7-8")
-    world.upstream.says = in_turn(Reply("", (call,)))
-    response = answer_to(world, stream=stream)
-    assert len(spoken(response["output"])) == 1
-    assert "read_artifact" not in {item.get("name") for item in response["output"]}
-    assert len(world.upstream.sent) == 9
 
 
 @pytest.mark.parametrize(

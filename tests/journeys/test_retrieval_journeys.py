@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.answer_shapes import understood
-from support.journey import BASH, KEY, World, long_text, one_call
+from support.journey import BASH, World, long_text, one_call
 from support.upstream import (
     FAILURES,
     Answer,
@@ -426,11 +426,7 @@ def test_the_tool_is_not_offered_again_where_no_more_tools_than_the_clients_are_
 
 
 @pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (400, "Unknown field."),
-        (422, "tools: Extra inputs are not permitted"),
-    ],
+    ("status", "message"), [(400, "Unknown field."), (422, "tools: Extra inputs are not permitted")]
 )
 def test_an_upstream_that_does_not_take_the_tool_gets_the_cut_without_it(status: int, message: str, build: Any) -> None:
     world = build(128_000, Has(['"name": "read_artifact"', '"name":"read_artifact"'], message, status))
@@ -446,27 +442,11 @@ def test_an_upstream_that_does_not_take_the_tool_gets_the_cut_without_it(status:
     assert "read_artifact" in tools_in(world.upstream.sent[3])
 
 
-def test_a_refused_tool_is_left_out_and_the_other_edits_stay(build: Any) -> None:
-    world = build(128_000, Has(["read_artifact"], "Unknown field."))
-    attempts = [world.ask(request(LONG)).headers["x-context-proxy-attempts"] for _ in range(2)]
-    assert attempts == ["2", "1"]
-    assert all("read_artifact" not in tools_in(sent) for sent in world.upstream.sent[1:])
-    assert len(world.upstream.last.body) < len(LONG)
-    assert [line["lesson"] for line in world.log("lesson_learned")] == [facts.REFUSES_OUR_TOOL]
-
-
 def test_a_refusal_of_the_original_too_says_nothing_of_the_tool(build: Any) -> None:
     world = build(128_000, Has([""], "Unknown field."))
     for _ in range(2):
         assert world.ask(request()).status_code == 400
     assert facts.REFUSES_OUR_TOOL not in [line["lesson"] for line in world.log("lesson_learned")]
-
-
-def test_the_agent_of_a_client_key_reads_its_own(build: Any) -> None:
-    world, name = learnt(build)
-    teach(world, reads(name, lines="1-1"), Reply("I see."))
-    answer_to(world, request(), key=KEY)
-    assert "line 0: value 0" in world.upstream.last.messages[-1]["content"]
 
 
 TOO_LONG = "Input is too long for requested model."

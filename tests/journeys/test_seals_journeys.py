@@ -392,9 +392,3 @@ def test_where_both_are_refused_one_turn_is_lost_at_the_most(build: Any) -> None
     history = [*FINISHED, *looped(2, "foreign")]
     assert thinks(world, history)[:2] == (400, "2")
     assert [thinks(world, history)[:2] for _ in range(2)] == [(200, "2"), (200, "1")]
-
-
-def test_adaptive_thinking_stays_where_that_of_the_loop_is_left_out(build: Any) -> None:
-    world = build(128_000, own_thinking)
-    status, count, body = thinks(world, [TASK, *looped(1, "foreign")], "adaptive")
-    assert (status, count, body["thinking"]) == (200, "2", {"type": "adaptive"})

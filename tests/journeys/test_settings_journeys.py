@@ -103,12 +103,6 @@ def test_the_length_of_a_preview(build: Any, loaded: Load) -> None:
     assert sent(world, short) == short, "what is within the limits is no preview"
 
 
-def test_notices_in_chinese(build: Any, loaded: Load) -> None:
-    text = sent(build(**loaded("language: zh")))
-    assert "完整内容保存在" in text
-    assert "The whole is kept" not in text
-
-
 def test_a_refusal_in_chinese(build: Any, loaded: Load) -> None:
     world = build(**loaded("{language: zh, defaults: {context_window: 4000}}"))
     request = one_call("short", model="gpt-4o")
@@ -117,19 +111,3 @@ def test_a_refusal_in_chinese(build: Any, loaded: Load) -> None:
     assert (answer.status_code, world.upstream.sent) == (400, [])
     assert "请缩短其中最大的部分" in answer.json()["error"]["message"]
     assert json.loads(answer.content)["error"]["code"] == "context_length_exceeded"
-
-
-def test_the_hint_names_what_the_tools_of_the_request_can_do(build: Any) -> None:
-    world = build()
-    shell = [{"type": "function", "function": {"name": "bash", "parameters": {}}}]
-    assert "sed -n '" in sent(world, tools=shell)
-    assert "sed -n '" not in sent(world, tools=[])
-
-
-def test_a_reply_limit_that_leaves_no_room_is_lowered_first(build: Any) -> None:
-    world = build(8_000)
-    text = long_text(150)
-    assert sent(world, text, max_tokens=7_500) == text
-    lowered = json.loads(world.upstream.last.body)["max_tokens"]
-    assert 256 <= lowered < 7_500
-    assert world.logged("request_planned")[0]["edits"] == {"clamp_reply": 1}

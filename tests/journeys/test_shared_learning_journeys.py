@@ -100,11 +100,7 @@ def test_a_conversation_continues_while_the_server_is_away_and_is_shared_once_it
 
 
 def test_the_command_makes_all_replicas_forget(
-    build: Any,
-    server: StateServer,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    build: Any, server: StateServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = replicas(build, server, tmp_path)
     world.ask(chat("why?"), proxy=0)

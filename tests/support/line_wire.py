@@ -57,8 +57,6 @@ class LineMessage:
     raw: bytes
     answers: str = ""
     """The call whose result it is: the first one of a message is `1`."""
-    hidden: int = 0
-    """How many of its first calls its client does not know."""
     reasoning_bytes: int = 0
     is_companion: bool = False
     must_stay: bool = False
@@ -84,8 +82,8 @@ class LineMessage:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        names = enumerate(self._head[1:] if self.role == "assistant" else (), start=1 - self.hidden)
-        return tuple(ToolCall(str(place) if place > 0 else f"hidden {place}", tool) for place, tool in names)
+        names = enumerate(self._head[1:] if self.role == "assistant" else (), start=1)
+        return tuple(ToolCall(str(place), tool) for place, tool in names)
 
     @property
     def name(self) -> str:
@@ -135,7 +133,7 @@ class LineMessage:
         return ALL, Parts((*parts, Words(note)) if after else (Words(note), *parts))
 
     def beside(self, role: str, items: Sequence[Item] | str) -> Self:
-        made = replace(self, raw=role.encode(), answers="", hidden=0)
+        made = replace(self, raw=role.encode(), answers="")
         return made._saying([Words(items)] if isinstance(items, str) else items)
 
     def can_hold(self, shown: Shown) -> bool:
@@ -150,24 +148,11 @@ class LineMessage:
     def unmarked(self) -> bytes:
         return self.raw
 
-    @property
-    def _written_calls(self) -> list[bytes]:
-        """Each call as a piece of its own: `read_file`, and its arguments in the next line."""
-        given = [text for sign, text in self._runs if sign == "="]
-        return [f"{tool}\n= {text}".encode() for tool, text in zip(self._head[1:], given, strict=True)]
-
     def again(self, raw: bytes) -> Self:
         return replace(self, raw=raw)
 
     def _saying(self, items: Sequence[Item]) -> Self:
         return self.again("\n".join([" ".join(self._head), *map(_line_of, items)]).encode())
-
-
-def assistant(calls: Sequence[bytes], texts: Sequence[str]) -> bytes:
-    """A message of a model: its calls, each as a piece of its own, and the lines that it says."""
-    pieces = [call.decode().split("\n") for call in calls]
-    head = " ".join(["assistant", *(named for named, _ in pieces)])
-    return "\n".join([head, *(given for _, given in pieces), *texts]).encode()
 
 
 def paired(messages: Iterable[LineMessage]) -> list[LineMessage]:

@@ -8,8 +8,7 @@ from support.json_bytes import BLANKS, MESSAGE_LISTS, MESSAGES, STRINGS, VALUES,
 
 MEMBERS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from([b'"model"', b'"stream"', b'"tools"', b'"x"']), VALUES),
-        st.tuples(STRINGS, VALUES),
+        st.tuples(st.sampled_from([b'"model"', b'"stream"', b'"tools"', b'"x"']), VALUES), st.tuples(STRINGS, VALUES)
     ),
     max_size=3,
 )

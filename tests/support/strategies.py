@@ -56,11 +56,7 @@ def part(text: str) -> dict[str, Any]:
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}}
-CONTENTS = st.one_of(
-    TEXTS,
-    TEXTS,
-    st.lists(st.one_of(TEXTS.map(part), st.just(IMAGE)), max_size=3),
-)
+CONTENTS = st.one_of(TEXTS, TEXTS, st.lists(st.one_of(TEXTS.map(part), st.just(IMAGE)), max_size=3))
 """A string or a list of parts."""
 TOOL_NAMES = st.sampled_from(["read_file", "run_command", "Read", "search/../x", "", "名前"])
 

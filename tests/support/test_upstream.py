@@ -3,7 +3,6 @@ it keeps what came."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -18,11 +17,9 @@ from support.upstream import (
     Has,
     Over,
     OverAtStep,
-    Reply,
     Request,
     ScriptedModel,
     SocketServer,
-    Usage,
     once,
     scripted,
     worker,
@@ -123,21 +120,6 @@ WANTS_THOUGHTS = {
 
 
 @WIRE
-@pytest.mark.parametrize("stream", [False, True])
-def test_it_leads_an_agent_to_the_end_with_thoughts_beside_its_calls(path, stream):
-    model = worker(steps=5)
-    agent = Agent(model, path, stream=stream, **WANTS_THOUGHTS[path])
-    results = [len(agent.turn()) for _ in range(6)]
-    assert results == [1, 2, 1, 1, 2, 0], "two calls in every third step"
-    assert "Done after 5 steps." in json.dumps(agent.items[-1])
-    assert "Done after" not in json.dumps(agent.items[:-1])
-    assert model.complaints == []
-    thoughts = [item for item in json.dumps(agent.items).split("{") if '"thinking"' in item or '"reasoning"' in item]
-    assert len(thoughts) == 6
-    assert len(model.sent) == 6
-
-
-@WIRE
 def test_what_it_has_said_is_held_against_what_comes_back(path):
     model = worker(steps=8)
     agent = Agent(model, path, **WANTS_THOUGHTS[path])
@@ -150,15 +132,6 @@ def test_what_it_has_said_is_held_against_what_comes_back(path):
     assert answer.status == 400
     assert model.complaints
     assert model.complaints[0] in json.loads(answer.body)["error"]["message"]
-
-
-@WIRE
-def test_no_id_comes_twice(path):
-    agent = Agent(worker(steps=6), path, **WANTS_THOUGHTS[path])
-    while agent.turn():
-        pass
-    ids = [line.split('"')[0] for line in json.dumps(agent.items).split('"id": "')[1:]]
-    assert len(ids) == len(set(ids)) >= 8
 
 
 @WIRE
@@ -198,26 +171,6 @@ def test_counting_alone_is_kept_apart_and_agrees(path):
     answer = model.answer("POST", where, Request(b"", [], json.dumps(body).encode()))
     assert json.loads(answer.body)["input_tokens"] == count(LOG)
     assert (len(model.others), model.sent) == (1, [])
-
-
-FORMS = [(path, form) for path in (MESSAGES, RESPONSES) for form in BY_PATH[path].refusals]
-
-
-@pytest.mark.parametrize(("path", "form"), FORMS)
-@pytest.mark.parametrize("stream", [False, True])
-def test_it_refuses_once_at_a_turn_in_any_form(path, form, stream):
-    model = worker(OverAtStep(form, 2, once=True))
-    agent = Agent(model, path, stream=stream)
-    agent.turn()
-    refused = agent.ask()
-    assert (model.refusals, model.sent[-1].refused) == (1, True)
-    if refused.status == 200:
-        reported = refused.body.decode()
-        words = ("event: error", "response.failed", "incomplete", "model_context_window_exceeded")
-        assert any(word in reported for word in words)
-        assert "Step 2" not in reported
-    assert agent.turn(), "the same again is answered"
-    assert model.refusals == 1
 
 
 @WIRE
@@ -305,16 +258,6 @@ async def test_openai_reads_its_streams_and_its_refusals():
         with pytest.raises(BadRequestError) as reported:
             await c.responses.create(input=[*final.output, made], **options)
         assert reported.value.code == "context_length_exceeded"
-
-
-def test_every_usage_adds_up():
-    body = {"model": "m"}
-    for prompt, cached in itertools.product((0, 2, 500), (0, 2, 400)):
-        if cached <= prompt:
-            answer, _ = FACES["messages"].answered(body, Reply("Yes."), Usage(prompt, cached, 3), 1)
-            usage = json.loads(answer.body)["usage"]
-            assert sum(number for name, number in usage.items() if name != "output_tokens") == prompt
-            assert min(usage.values()) >= 0
 
 
 async def test_an_upgrade_to_a_websocket_is_not_found():

@@ -176,9 +176,7 @@ RULES = {
             user("And?"),
         ),
         body(
-            user("Look."),
-            assistant({"type": "advisor_tool_result", "tool_use_id": "s1", "content": []}),
-            user("And?"),
+            user("Look."), assistant({"type": "advisor_tool_result", "tool_use_id": "s1", "content": []}), user("And?")
         ),
         "messages.1.content.0: unexpected `tool_use_id` found in `advisor_tool_result` blocks: s1. Each "
         "`advisor_tool_result` block must have a corresponding `server_tool_use` block before it.",

@@ -116,10 +116,7 @@ RULES = {
         "No tool call found for function call output with call_id call_1.",
     ),
     "a result is of its call's kind": (
-        body(
-            {"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1"},
-            result(),
-        ),
+        body({"type": "local_shell_call", "id": "lsh_1", "call_id": "call_1"}, result()),
         body({"type": "custom_tool_call", "call_id": "call_1", "name": "exec", "input": "1"}, result()),
         "No tool call found for function call output with call_id call_1.",
     ),

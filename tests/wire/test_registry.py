@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from support.line_api import LINES
 
 from proxy.config import RoutedUpstream
 from proxy.core.text import jsontext
@@ -244,13 +243,8 @@ def test_a_wire_is_known_to_paths_settings_and_the_doctor_by_its_one_line(wire):
     assert reported not in members
 
 
-@pytest.mark.parametrize("base_path", [b"/v1", b"", b"/gate/v1"])
-def test_a_wire_may_be_on_the_host_whatever_version_the_base_url_has(base_path, monkeypatch):
-    monkeypatch.setitem(WIRES, LINES.end, LINES)
-    assert match_path("POST", b"/api/lines/", base_path) == PathMatch(
-        LINES, base_path.removesuffix(b"/v1") + b"/api/lines"
-    )
-    assert like(b"/api/line") == "/api/lines"
+def test_a_path_that_no_api_has_is_like_one_on_the_host():
+    assert like(b"/api/chatt") == "/api/chat"
 
 
 def test_settings_name_no_wire_that_is_not_in_the_registry():

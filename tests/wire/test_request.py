@@ -7,7 +7,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.json_bytes import BLANKS, MESSAGE_LISTS, messages
-from support.line_api import LINES
 from support.request_bodies import bodies, joined, next_bodies
 
 from proxy.errors import ContextOverflow, MalformedRequest
@@ -272,14 +271,6 @@ def test_what_a_body_states_is_read_anew_in_the_next_turn():
     body = first + b',{"role":"user","content":"b"}],"stream":false,"model":"m"}'
     request = OLLAMA.parse(body, known, known.shared_messages(body))
     assert (request.model, request.stream, request.window_tokens) == ("m", False, 5)
-
-
-def test_results_of_a_later_turn_that_name_no_call_answer_those_that_are_known():
-    first = b"model: m\n\nuser\n> a\n\nassistant a b\n= 1\n= 2\n\ntool\n> 1\n\n"
-    known = LINES.parse(first)
-    request = LINES.parse(first + b"tool\n> 2\n\n", known, known.shared_messages(first + b"tool\n> 2\n\n"))
-    assert [message.answers for message in request.conversation] == ["", "", "1", "2"]
-    assert request.conversation == LINES.parse(request.body).conversation
 
 
 @given(bodies(), st.data())

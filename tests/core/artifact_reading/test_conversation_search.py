@@ -4,15 +4,7 @@ import re
 
 import pytest
 
-from proxy.core.artifact_reading import (
-    LostMessages,
-    Search,
-    Searched,
-    matches_in,
-    page_of_matches,
-    patterns_for,
-    place,
-)
+from proxy.core.artifact_reading import LostMessages, Search, Searched, matches_in, page_of_matches, patterns_for, place
 
 NEWEST, OLDER, RESULT = (f"tool_{of}_0123456789abcde{n}.json" for n, of in enumerate(("messages", "messages", "sh")))
 

@@ -71,11 +71,24 @@ def test_a_refusal_makes_a_guessed_room_certain_however_large_it_is():
     assert Budget(100).for_one_send(500).room_tokens == 100
 
 
-def test_without_a_word_about_the_reply_a_sixteenth_is_kept():
-    rules = BudgetRules(margin_tokens=0)
-    assert budget_for(ModelProfile("m", 16_000), None, exact=True, rules=rules).room_tokens == 15_000
-    assert budget_for(ModelProfile("m", 1_000_000), None, exact=True, rules=rules).room_tokens == 1_000_000 - 4_096
-    assert budget_for(ModelProfile("m", 16_000, None, 100), None, exact=True, rules=rules).room_tokens == 15_900
+@pytest.mark.parametrize(
+    ("profile", "reply", "may_be_lowered", "room"),
+    [
+        (ModelProfile("m", 16_000), None, True, 15_000),  # a sixteenth where nothing is said
+        (ModelProfile("m", 1_000_000), None, True, 1_000_000 - 4_096),
+        (ModelProfile("m", 16_000, None, 100), None, True, 15_900),
+        (ModelProfile("m", 16_000), 200, True, 15_800),  # a small wish is all
+        (ModelProfile("m", 16_000), 12_000, True, 15_000),
+        (ModelProfile("m", 16_000), 3_000, False, 13_000),
+        (ModelProfile("m", 16_000), 15_900, False, 11_904),  # nothing is cut for the limit alone
+        (ModelProfile("m", 4_000), 4_000, False, 2_000),
+    ],
+)
+def test_what_is_kept_for_the_reply_follows_from_its_limit_and_from_whether_that_may_be_lowered(
+    profile, reply, may_be_lowered, room
+):
+    rules = BudgetRules(margin_tokens=0, clamp_reply=may_be_lowered)
+    assert budget_for(profile, reply, exact=True, rules=rules).room_tokens == room
 
 
 @pytest.mark.parametrize(
@@ -93,9 +106,10 @@ def test_a_rate_is_a_window_for_which_nothing_is_refused(certainty, window, rate
     assert clamped_reply(found, 32_000, 4_000) == rate - 4_000
 
 
-def test_a_rate_over_a_certain_window_changes_nothing():
+@pytest.mark.parametrize("rate", ["rate_tokens", "prompt_rate_tokens"])
+def test_a_rate_over_a_certain_window_changes_nothing(rate):
     rules, profile = BudgetRules(), ModelProfile("m", 16_000)
-    found = budget_for(replace(profile, rate_tokens=20_000), None, exact=True, rules=rules)
+    found = budget_for(replace(profile, **{rate: 20_000}), None, exact=True, rules=rules)
     assert found == budget_for(profile, None, exact=True, rules=rules)
 
 
@@ -112,38 +126,14 @@ def test_a_rate_of_prompts_is_an_input_limit_for_which_nothing_is_refused(certai
     assert clamped_reply(found, 32_000, 4_000) is None
 
 
-def test_a_rate_of_prompts_over_a_certain_window_changes_nothing():
-    rules, profile = BudgetRules(), ModelProfile("m", 16_000)
-    found = budget_for(replace(profile, prompt_rate_tokens=20_000), None, exact=True, rules=rules)
-    assert found == budget_for(profile, None, exact=True, rules=rules)
-
-
 @pytest.mark.parametrize(
     ("certainty", "reply_tokens", "clamped"),
-    [
-        (Certainty.LEARNED, 8_000, 4_000),
-        (Certainty.LEARNED, 7_000, None),
-        (Certainty.STATED, 8_000, None),
-    ],
+    [(Certainty.LEARNED, 8_000, 4_000), (Certainty.LEARNED, 7_000, None), (Certainty.STATED, 8_000, None)],
 )
 def test_a_reply_limit_that_may_stay_is_lowered_where_it_alone_fills_what_was_shown(certainty, reply_tokens, clamped):
     rules = BudgetRules(margin_tokens=0, clamp_reply=False)
     found = budget_for(ModelProfile("m", 8_000, certainty=certainty), reply_tokens, exact=True, rules=rules)
     assert clamped_reply(found, reply_tokens, 4_000) == clamped
-
-
-def test_a_small_wish_is_all_that_is_kept_and_a_large_one_does_not_shrink_the_room():
-    rules = BudgetRules(margin_tokens=0)
-    assert budget_for(ModelProfile("m", 16_000), 200, exact=True, rules=rules).room_tokens == 15_800
-    assert budget_for(ModelProfile("m", 16_000), 12_000, exact=True, rules=rules).room_tokens == 15_000
-
-
-@pytest.mark.parametrize(
-    ("window", "reply", "room"), [(16_000, 3_000, 13_000), (16_000, 15_900, 11_904), (4_000, 4_000, 2_000)]
-)
-def test_nothing_is_cut_for_a_reply_limit_alone_that_may_not_be_lowered(window, reply, room):
-    rules = BudgetRules(margin_tokens=0, clamp_reply=False)
-    assert budget_for(ModelProfile("m", window), reply, exact=True, rules=rules).room_tokens == room
 
 
 def test_an_estimate_has_four_times_the_margin_of_an_exact_count():
@@ -227,12 +217,6 @@ def test_a_reply_limit_is_lowered_only_as_far_as_needed_and_never_under_the_floo
     else:
         assert 256 <= lowered < reply_tokens
         assert lowered == 256 or lowered + math.ceil(prompt * ratio) == together
-
-
-@pytest.mark.parametrize(("prompt", "lowered"), [(1_000, None), (2_000, 8_000), (9_900, 256)])
-def test_prompt_and_reply_share_the_window(prompt, lowered):
-    budget = Budget(1, max_reply_tokens=10_000, reserved_reply_tokens=600)
-    assert clamped_reply(budget, 9_000, prompt) == lowered
 
 
 @given(st.integers(512, 40_000), st.integers(1, 50_000), st.booleans(), RATIOS)

@@ -105,10 +105,6 @@ def test_an_id_that_returns_names_the_newer_call():
     ]
 
 
-def test_the_agents_own_text_is_quoted_too():
-    assert quoted_lines(writing("def written_function():")) == [("src/a.py", ["def written_function():"])]
-
-
 def test_text_that_an_edit_replaced_is_not_quoted_and_its_new_text_is():
     read = reading("def one_function():\n    stale_value = 1\n    return stale_value\ndef two_function():")
     edit = editing("    stale_value = 1\n    return stale_value", "    fresh_value = 2\n    return fresh_value")
@@ -147,20 +143,6 @@ def test_names_that_the_agent_used_come_first():
     search = exchange(["nothing"], tool="Bash", arguments=json.dumps({"command": "grep -rn wanted_function src"}))
     gone = [*wanted, *(message for page in pages for message in page), *search]
     assert ("src/w.py", ["def wanted_function(): pass"]) in quoted_lines(gone, room=60)
-
-
-def test_lines_of_the_file_in_hand_come_before_others():
-    old = [*reading("def one_function():", "src/a.py"), *reading("def two_function():", "src/b.py")]
-    for path in ("src/a.py", "src/b.py"):
-        found = quoted_lines(old, kept=reading("x", path), room=14)
-        assert [source for source, _ in found] == [path]
-
-
-def test_what_was_read_last_comes_first():
-    pages = [reading(f"def function_{n}(): pass", f"src/{n}.py") for n in range(30)]
-    sources = [source for source, _ in quoted_lines(*pages, room=60)]
-    assert sources
-    assert sources == [f"src/{n}.py" for n in range(30 - len(sources), 30)]
 
 
 def test_a_users_words_are_not_quoted_but_tool_output_in_user_messages_is():
@@ -212,6 +194,7 @@ def test_the_pool_is_bounded_and_keeps_what_was_seen_last():
         pool = pool.extended(entries(*reading("\n".join(f"name_{n}_{i} = 1" for i in range(400)), f"src/{n}.py")))
     assert sum(map(len, pool.sources.values())) == MAX_LINES
     assert list(pool.sources)[-1] == "src/11.py"
+    assert pool.names.keys() == {line.text for lines in pool.sources.values() for line in lines}
     used = [f"used_name_{n}" for n in range(5_000)]
     assert len(pool.extended(entries({"role": "assistant", "content": " ".join(used)})).used) == 2_000
 
@@ -289,13 +272,6 @@ def test_an_image_beside_a_line_does_not_make_it_dearer_than_a_token_a_character
     parts = [{"type": "text", "text": "Observation: short_output"}, {"type": "image_url", "image_url": {"url": "x"}}]
     (lines,) = LinePool().extended(entries({"role": "user", "content": parts})).sources.values()
     assert [line.tokens for line in lines] == [1 + len("Observation: short_output")]
-
-
-def test_the_names_of_lines_are_kept_as_long_as_the_lines_are():
-    pool = LinePool()
-    for n in range(12):
-        pool = pool.extended(entries(*reading("\n".join(f"name_{n}_{i} = 1" for i in range(400)), f"src/{n}.py")))
-    assert pool.names.keys() == {line.text for lines in pool.sources.values() for line in lines}
 
 
 def test_a_cut_that_is_made_again_costs_no_second_reading():

@@ -346,10 +346,3 @@ def test_a_result_in_the_common_shape_carries_the_note_in_its_text_and_stays_jso
             "data": b'{"n": 1}',
             "stats": b'{"ms": 3}',
         }
-
-
-def test_a_result_in_the_common_shape_without_text_gets_one():
-    newest = exchange(['{"status":"ok","data":1}'])
-    carried = [None, None, None, *entries(*[user("x")] * 3, user("and now"), *newest)[3:]]
-    noted = placed(carried, GONE).edit.becomes
-    assert jsontext.value(jsontext.members(noted.encode())["text"]).startswith("[context-proxy: ")

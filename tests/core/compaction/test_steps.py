@@ -69,15 +69,6 @@ def test_a_long_last_user_message_gives_way_before_the_newest_result_is_gone():
     assert len(question) > 3 * len(result) > 600
 
 
-def test_a_system_text_is_never_cut():
-    text = "You are an agent. " * 900
-    made = planned([system(text), user("go on"), *exchange([LOG])], pipeline(Budget(6_000), limits=UNCUT))
-    assert json.loads(made.messages[0])["content"] == text
-    tight = planned([system(text), user("go on")], pipeline(Budget(500), limits=UNCUT))
-    assert not tight.fits
-    assert json.loads(tight.messages[0])["content"] == text
-
-
 def cut(made):
     return {edit.message: edit for edit in made.edits if edit.reason is Reason.NEWEST_RESULT}
 
@@ -182,24 +173,12 @@ def test_arguments_that_have_to_stay_are_cut_and_stay_json(language, form):
     assert made.after.tokens > 0.6 * 3_000
 
 
-def test_the_arguments_of_a_function_call_are_cut_like_those_of_a_tool():
-    called = {"role": "assistant", "content": None, "function_call": {"name": "w", "arguments": json.dumps({"a": LOG})}}
-    made = planned([user("u"), called, {"role": "function", "name": "w", "content": "ok"}], pipeline(Budget(3_000)))
-    assert made.fits
-    sent = json.loads(json.loads(made.messages[1])["function_call"]["arguments"])
-    assert sent["a"].count(MARK) == 1
-
-
 def test_arguments_that_are_no_json_are_cut_as_text():
     made = planned([user("u"), *exchange(["ok"], arguments="a" * 90_000)], pipeline(Budget(2_000)))
     assert made.fits
     sent = json.loads(made.messages[1])["tool_calls"][0]["function"]["arguments"]
     assert sent.startswith("aaa")
     assert MARK in sent
-
-
-def test_only_what_system_texts_and_tools_take_is_refused():
-    assert not planned([system(LOG), user("u")], pipeline(Budget(4_000))).fits
 
 
 PATCH = "+ a line of a patch\n" * 800
@@ -319,12 +298,6 @@ def test_the_reasoning_of_the_running_turn_stays():
     assert json.loads(made.messages[-2])["reasoning_content"] == LONG
 
 
-def test_short_reasoning_stays():
-    history = [user("a"), *thinking(exchange(["r" * 9_000]), "because"), {"role": "assistant", "content": "x"}, user()]
-    made = planned(history, pipeline(Budget(2_000)))
-    assert Reason.OLD_REASONING not in [edit.reason for edit in made.edits]
-
-
 def test_chinese_is_measured_in_characters_however_it_is_written():
     history = [user("a"), *thinking(exchange(["r"]), "因为" * 900), user("b"), *thinking(exchange(["r"]), "因" * 2_001)]
     kept = kept_of([*history, {"role": "assistant", "content": "x", "reasoning_content": ["r" * 2_000]}, user()])
@@ -401,13 +374,6 @@ def run(count, size=60):
 
 def gone(made):
     return [edit.message for edit in made.edits if edit.reason is Reason.OLD_EXCHANGE]
-
-
-def test_the_oldest_exchanges_go_and_the_newest_stays():
-    made = planned(run(60), pipeline(Budget(4_000)))
-    assert gone(made) == list(range(2, 2 + len(gone(made))))
-    assert made.messages[-1] == planned(run(60), pipeline(Budget(10**9))).messages[-1]
-    assert made.after.tokens <= 4_000
 
 
 def test_a_cut_goes_down_to_the_low_mark_and_not_further():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from support.line_wire import LineMessage
 from support.strategies import conversation, exchange, kept_of, system, user
 
@@ -181,21 +182,26 @@ def test_what_is_moved_out_of_results_goes_into_one_message_behind_the_whole_bat
     assert found.total == measured(found)
 
 
-def test_an_assistant_speaks_first_if_requested():
-    spoken = "I look."
-    found = with_moved([user("a"), *exchange(["x", "y"])], ["one", "two"], spoken)
-    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user"]
-    assert found.total == measured(found)
+BATCH = [user("a"), *exchange(["x", "y"])]
 
 
-def test_words_are_between_a_batchs_media_and_a_following_user_message():
-    spoken = "I look."
-    batch = [user("a"), *exchange(["x", "y"])]
-    found = with_moved([*batch, user("b"), DONE], ["one", "two"], spoken)
-    assert roles(found) == ["user", "assistant", "tool", "tool", "assistant", "user", "assistant", "user", "assistant"]
+@pytest.mark.parametrize(
+    ("messages", "spoken", "seen"),
+    [
+        (BATCH, None, "user assistant tool tool user"),
+        (BATCH, "I look.", "user assistant tool tool assistant user"),
+        ([*BATCH, user("b"), DONE], "I look.", "user assistant tool tool assistant user assistant user assistant"),
+        ([*BATCH[:3], user("b")], None, "user assistant tool user user"),
+    ],
+    ids=["one message", "words before it", "words on both sides", "calls that are open"],
+)
+def test_what_is_moved_out_follows_its_batch_with_words_between_it_and_what_is_no_answer(messages, spoken, seen):
+    found = with_moved(messages, ["one", "two"], spoken)
+    assert " ".join(roles(found)) == seen
     assert found.total == measured(found)
-    before = with_moved(batch, ["one", "two"], spoken)
-    assert raws(found)[: len(raws(before))] == raws(before)
+    if messages[: len(BATCH)] == BATCH:
+        before = raws(with_moved(BATCH, ["one", "two"], spoken))
+        assert raws(found)[: len(before)] == before
 
 
 def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of_its_unit():
@@ -206,12 +212,6 @@ def test_what_is_done_again_of_one_batch_does_not_turn_up_behind_the_next_one_of
     found.redo(TrackedMessage.of(2, conversation(history)[2], "", COUNTER).edited((moved("three"),), COUNTER))
     assert [sent(found)[place]["content"] for place in (3, 5)] == [["three"], ["two"]]
     assert found.total == measured(found)
-
-
-def test_a_batch_ends_where_something_else_follows_though_calls_are_open():
-    found = with_moved([user("a"), *exchange(["x", "y"])[:2], user("b")], ["one"])
-    assert roles(found) == ["user", "assistant", "tool", "user", "user"]
-    assert sent(found)[3]["content"] == ["one"]
 
 
 def test_a_batch_ends_with_the_request_though_calls_are_open():

@@ -5,14 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.made_files import (
-    ADTS_FRAME,
-    FILES,
-    MP3_FRAME,
-    OOXML,
-    ole,
-    zipped,
-)
+from support.made_files import ADTS_FRAME, FILES, MP3_FRAME, OOXML, ole, zipped
 
 from proxy.core.content_types import (
     ContentKind,

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.line_api import LINES
 from support.line_wire import LineMessage, paired
 from support.strategies import any_histories, exchange, pairing_faults, user, valid_histories
 
@@ -14,7 +14,6 @@ from proxy.core.conversation import (
     SYSTEM_ROLES,
     Edit,
     Reason,
-    ToolCall,
     ToolExchange,
     TrackedMessage,
     are_interchangeable,
@@ -30,6 +29,7 @@ from proxy.core.conversation import (
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire import repaired as wire_repaired
 from proxy.wire.chat_completions import CHAT_COMPLETIONS, ChatMessage
+from proxy.wire.ollama import OLLAMA
 from proxy.wire.responses import RESPONSES
 
 ROLES = st.lists(st.sampled_from(["user", "assistant", "assistant", "system", "developer", "tool"]), max_size=14)
@@ -143,17 +143,6 @@ def test_a_repaired_history_pairs_up_and_keeps_every_other_message(messages, dat
     assert found.count == len(found.orphans) + len(added) == len(made.healed)
 
 
-def test_a_missing_result_is_added_after_the_existing_ones():
-    messages = [user("go"), *exchange(["one", "two"]), user("stop")]
-    del messages[3]  # the second result
-    found = unpaired(request_of(messages).conversation.messages)
-    call = json.loads(json.dumps(messages[1]))["tool_calls"][1]
-    (lacking,) = found.unanswered
-    assert (lacking.message, lacking.after, lacking.calls) == (1, 2, (ToolCall(call["id"], call["function"]["name"]),))
-    made = repaired(request_of(messages))
-    assert [message.role for message in made.conversation.messages] == ["user", "assistant", "tool", "tool", "user"]
-
-
 def test_a_second_result_of_one_call_is_one_too_many_but_where_the_wire_allows_it():
     messages = [user("go"), *exchange(["one"]), exchange(["again"])[1]]
     conversation = request_of(messages).conversation.messages
@@ -191,18 +180,19 @@ def test_a_result_that_is_known_to_answer_a_call_leaves_the_others_to_those_behi
 @given(st.data())
 def test_a_repaired_history_without_ids_pairs_up(data):
     """Whatever results are lost: a result answers the first call that is open, and what lacks is added behind it."""
-    raws: list[bytes] = [b"user"]
+    messages: list[dict[str, Any]] = [user("go")]
     for _ in range(data.draw(st.integers(1, 4))):
         calls = data.draw(st.lists(st.sampled_from(["a", "b"]), min_size=1, max_size=4))
-        raws.append(" ".join(["assistant", *calls]).encode())
-        raws += [b"tool"] * data.draw(st.integers(0, 5))
-        raws += [b"user"] * data.draw(st.integers(0, 1))
-    body = b"".join(raw + b"\n\n" for raw in [b"model: m", *raws])
-    made = wire_repaired(LINES, LINES.parse(body), "", "lacking")
+        called = [{"function": {"name": name, "arguments": {}}} for name in calls]
+        messages.append({"role": "assistant", "tool_calls": called})
+        messages += [{"role": "tool", "content": "x"}] * data.draw(st.integers(0, 5))
+        messages += [user("on")] * data.draw(st.integers(0, 1))
+    made = wire_repaired(OLLAMA, OLLAMA.parse(json.dumps({"model": "m", "messages": messages}).encode()), "", "lacking")
     assert not unpaired(made.conversation.messages)
-    rendered = LINES.parse(LINES.render(made, made.conversation.messages, {}))
+    rendered = OLLAMA.parse(OLLAMA.render(made, made.conversation.messages, {}))
     assert [one.answers for one in rendered.conversation] == [one.answers for one in made.conversation]
-    assert [one.raw for one in made.conversation if one.role != "tool"] == [raw for raw in raws if raw != b"tool"]
+    kept = [json.loads(one.raw) for one in made.conversation if one.role != "tool"]
+    assert kept == [one for one in messages if one["role"] != "tool"]
 
 
 def test_calls_at_the_end_lack_their_results_too():

@@ -46,18 +46,6 @@ def test_what_others_say_is_left_alone(role):
 
 
 @pytest.mark.parametrize(
-    "part",
-    [
-        {"type": "image_url", "image_url": URL},
-        {"type": "input_image", "image_url": URL},
-        {"image_url": {"url": URL}},
-    ],
-)
-def test_other_spellings_of_an_image_part_are_read(part):
-    assert addresses([part], "user") == [URL]
-
-
-@pytest.mark.parametrize(
     "url",
     [
         "data:image/png;base64,aHR0cA==",
@@ -76,10 +64,6 @@ def test_other_spellings_of_an_image_part_are_read(part):
 )
 def test_what_is_no_address_on_the_web_is_none(url):
     assert addresses([image(url), {"type": "text", "text": "http"}], "user") == []
-
-
-def test_a_file_on_the_web_is_the_upstreams_to_judge():
-    assert addresses([{"type": "file", "file": {"file_data": URL}}, {"type": "text", "text": "image_url"}]) == []
 
 
 @pytest.mark.parametrize(
@@ -103,19 +87,6 @@ def test_a_file_on_the_web_is_the_upstreams_to_judge():
 def test_a_tool_result_may_name_an_artifact(content):
     assert references_in(message(content)) == (Reference(HELD, Origin.ARTIFACT),)
     assert references_in(message(content))[0].artifact_id == ID
-
-
-def test_a_structured_result_may_name_an_image_on_the_web():
-    assert addresses(routed(routing="image_url", imageUrl=image(URL), metadata={"source": "http"})) == [URL]
-
-
-def test_a_structured_result_that_names_a_file_on_the_web_stays():
-    assert addresses(routed(routing="file", file={"file_data": URL}, content="image_url http")) == []
-
-
-def test_only_tools_name_artifacts_and_only_tools_give_structured_results():
-    assert addresses([image(HELD)], "user") == []
-    assert addresses(routed(routing="image_url", imageUrl=image(URL)), "user") == []
 
 
 @pytest.mark.parametrize(

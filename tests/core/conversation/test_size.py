@@ -110,7 +110,3 @@ def test_every_json_value_has_a_size_as_tools(raw):
 def test_no_tools_weigh_nothing():
     assert size_of_tools(None, Letters()) == Size()
     assert size_of_tools(b'[{"a":1}]', Letters()) == Size(9, 9, 9)
-
-
-def test_sizes_add_up():
-    assert Size(1, 2, 3) + Size(10, 20, 30) - Size(1, 2, 3) == Size(10, 20, 30)

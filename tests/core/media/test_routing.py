@@ -410,12 +410,6 @@ def test_a_text_in_the_encoding_of_one_country_is_described_with_the_way_to_it()
     assert edits[0].artifact.content == latin
 
 
-def test_what_came_as_media_but_is_fetched_text_and_other_odd_parts_are_left_alone():
-    content = [7, None, {"type": "image_url"}, {"type": "text"}, image_part()]
-    after, _ = routed("user", content, TEXT)
-    assert after[:4] == content[:4]
-
-
 def test_an_attachment_of_a_tool_without_a_name_is_a_tools():
     message = ChatMessage.read(spelled({"role": "tool", "content": [image_part()]}))
     (edit,) = RouteMedia(Routes(SEEING))(0, message, "", notices())
@@ -471,13 +465,6 @@ def test_a_fetched_image_replaces_its_address(role, reads):
     ]
 
 
-def test_what_a_server_says_of_its_type_is_corrected_by_the_bytes():
-    assert routed_with("user", [image()], {URL: Fetched(JPEG, "image/png", "a.png")})[0] == [
-        beside(JPEG, "jpg"),
-        inlined(JPEG, "image/jpeg"),
-    ]
-
-
 def test_no_path_is_beside_an_image_if_the_agent_sees_no_folder():
     message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
     (edit,) = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: FETCHED})(4, message, "shot", Notices("en", UNNAMED))
@@ -510,26 +497,10 @@ def test_the_place_in_a_notice_is_the_one_the_agent_sees(way, place):
         assert content_after(message, edit)[0]["text"].endswith(place) == kept
 
 
-def test_a_model_that_sees_nothing_gets_a_description_and_the_bytes_are_kept():
-    content, edits = routed_with("user", [image()], {URL: FETCHED}, TEXT)
-    assert content[0]["text"].startswith("[cannot read] a.png (artifact:tool_shot_")
-    assert edits[0].artifact.content == PNG
-
-
-def test_what_no_model_reads_is_described():
-    content, _ = routed_with("user", [image()], {URL: Fetched(SVG, "image/svg+xml", "a.svg")})
-    assert "Models do not read this format." in content[0]["text"]
-
-
 def test_a_fetched_image_over_a_limit_is_described_for_every_model():
     for reads in (SEEING, None):
         assert "over the limit" in routed_with("user", [image()], {URL: FETCHED}, reads, max_bytes=10)[0][0]["text"]
         assert "pixels" in routed_with("user", [image()], {URL: FETCHED}, reads, max_image_pixels=2)[0][0]["text"]
-
-
-def test_an_empty_artifact_is_described():
-    content, _ = routed_with("tool", [image(HELD)], {HELD: Fetched(b"", "", "a")}, None)
-    assert "It is empty." in content[0]["text"]
 
 
 @pytest.mark.parametrize("reads", [ALL, None])
@@ -558,23 +529,12 @@ def test_an_artifact_that_a_tool_named_is_not_put_into_what_a_user_says():
     assert routed_with("user", content, {HELD: FETCHED}) == (content, [])
 
 
-def test_an_image_in_a_tool_result_goes_behind_the_batch():
-    content, edits = routed_with("tool", [image(HELD)], {HELD: FETCHED}, target=ToolImages.USER_AFTER_BATCH)
-    assert content[0]["type"] == "text"
-    assert ChatMessage.read(b"{}").beside("user", edits[0].moved.parts).content()[1] == inlined()
-
-
 @pytest.mark.parametrize("member", ["file_data", "file_id", "file_url", "url"])
 @pytest.mark.parametrize("reads", [ALL, None])
 def test_a_file_part_holds_the_content_and_no_address(member, reads):
     part = {"type": "file", "file": {"filename": "a.pdf", member: HELD}}
     content, _ = routed_with("tool", [part], {HELD: Fetched(PDF, "application/pdf", "a.pdf")}, reads)
     assert content == [{"type": "file", "file": {"filename": "a.pdf", "file_data": data_url(PDF, "application/pdf")}}]
-
-
-def test_where_nothing_can_be_shown_an_artifact_is_described():
-    content, _ = routed_with("tool", [image(HELD)], {HELD: FETCHED}, None, ToolImages.TEXT)
-    assert "cannot be shown in this message" in content[0]["text"]
 
 
 @pytest.mark.parametrize(
@@ -604,18 +564,6 @@ def test_a_structured_result_that_names_a_file_shows_it():
     result = json.dumps({"routing": "file", "artifact": HELD})
     content, _ = routed_with("tool", result, {HELD: Fetched(PDF, "application/pdf", "a.pdf")}, ALL)
     assert content[1]["file"]["file_data"] == data_url(PDF, "application/pdf")
-
-
-def test_a_structured_result_whose_image_failed_says_so():
-    result = json.dumps({"routing": "image_url", "imageUrl": image()})
-    content, _ = routed_with("tool", result, {URL: GONE})
-    assert "[cannot fetch]" in content
-    assert json.loads(content)["routing"] == "text"
-
-
-def test_a_structured_text_stays():
-    result = json.dumps({"routing": "text", "content": HELD})
-    assert routed_with("tool", result, {HELD: FETCHED}) == (result, [])
 
 
 def test_audio_that_a_tool_names_is_put_in():

@@ -23,7 +23,6 @@ from proxy.core.tokens import ByteClassCounter
 from proxy.core.truncation import TruncateToolOutput
 from proxy.wire.chat_completions import ChatMessage
 
-NAME = "tool_run_0123456789abcdef.txt"
 COUNTER = ByteClassCounter()
 NUMBER = 8
 """Characters of one number in the texts below, with the sign after it."""

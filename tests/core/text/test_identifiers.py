@@ -77,8 +77,4 @@ def test_the_names_of_many_lines_are_those_of_each(words):
 
 
 def test_a_name_begins_behind_what_no_name_begins_with():
-    assert names_in("12/parse_args 1parse_args ./src/main.py /3a/parse_it") == (
-        "parse_args",
-        "src/main.py",
-        "parse_it",
-    )
+    assert names_in("12/parse_args 1parse_args ./src/main.py /3a/parse_it") == ("parse_args", "src/main.py", "parse_it")

@@ -154,10 +154,7 @@ def left(made, kinds):
     ("history", "reason"),
     [
         ([user("Go."), *exchange(["line 🙂 of output\n" * 1_500])], Reason.NEWEST_RESULT),
-        (
-            [*(user(f"Please 🙂 {n} " + "words " * 200) for n in range(12)), user("And now?")],
-            Reason.OMISSION_NOTE,
-        ),
+        ([*(user(f"Please 🙂 {n} " + "words " * 200) for n in range(12)), user("And now?")], Reason.OMISSION_NOTE),
         ([user("🙂 " * 16_000), {"role": "assistant", "content": "ok"}, user("On.")], Reason.NEWEST_TEXT),
     ],
     ids=["the newest result", "the note quotes the user", "an old text"],

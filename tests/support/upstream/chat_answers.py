@@ -45,11 +45,7 @@ class Completion:
             ]
         spoken = _spoken_tokens(message)
         finish_reason = "tool_calls" if reply.calls else "stop" if text == reply.text else "length"
-        usage = {
-            "prompt_tokens": prompt_tokens,
-            "completion_tokens": spoken,
-            "total_tokens": prompt_tokens + spoken,
-        }
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": spoken, "total_tokens": prompt_tokens + spoken}
         return cls(f"chatcmpl-{digest[:24]}", model, message, finish_reason, usage)
 
     def whole(self) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from proxy.demo import count
 JSON = "application/json"
 EVENTS = "text/event-stream; charset=utf-8"
 LINES = "application/x-ndjson"
-_BY_LINE = (LINES, "text/x-lines")
 Json = dict[str, Any]
 _STEP = re.compile(r"Step (\d+) of \d+")
 _SUMMARY_WANTED = re.compile(r"detailed summary|handoff summary|CONTEXT CHECKPOINT|TEXT ONLY")
@@ -64,14 +63,14 @@ class Answer:
 
     @property
     def is_stream(self) -> bool:
-        return self.content_type.startswith(("text/event-stream", *_BY_LINE))
+        return self.content_type.startswith(("text/event-stream", LINES))
 
     def pieces(self) -> list[bytes]:
         """A stream as it goes out."""
         if self.piece_bytes is not None:
             starts = range(0, len(self.body), self.piece_bytes)
             return [self.body[start : start + self.piece_bytes] for start in starts]
-        end = b"\n" if self.content_type.startswith(_BY_LINE) else b"\n\n"
+        end = b"\n" if self.content_type.startswith(LINES) else b"\n\n"
         return [event + end for event in self.body.split(end) if event]
 
 

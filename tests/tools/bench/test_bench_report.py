@@ -68,7 +68,7 @@ def test_figures_are_beside_those_of_earlier_runs():
     results.add("chat_2kb", OFF, 0.4)
     table = earlier_table(results)
     assert _cells(table, "CPU, ms") == [
-        *("2 KB question, CPU, ms", "0.568 (8.0×)", "0.898 (13.4×)", "0.315 (10.2×)", "0.600 (6.0×)"),
+        *("2 KB question, CPU, ms", "0.568 (8.0×)", "0.898 (13.4×)", "0.315 (10.2×)", "0.600 (6.0×)")
     ]
     assert _cells(table, "switched off")[-1] == "0.400 (4.0×)"
     assert earlier_table(Results()) == "(context-proxy did not take part.)"

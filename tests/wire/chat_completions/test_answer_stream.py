@@ -127,10 +127,7 @@ DONE = b"data: [DONE]\n\n"
 
 def test_text_reaches_the_client_at_once_also_behind_our_call():
     stream = AnswerStream()
-    for event in (
-        chunk([choice({"role": "assistant", "content": ""})]),
-        chunk([choice({"content": "Let me look."})]),
-    ):
+    for event in (chunk([choice({"role": "assistant", "content": ""})]), chunk([choice({"content": "Let me look."})])):
         assert stream.feed(event) == event
     assert stream.feed(chunk([choice({"tool_calls": [OWN]})])) == b""
     late = chunk([choice({"content": " And more."})])
@@ -144,62 +141,6 @@ def test_an_own_call_in_the_first_event_leaves_the_role():
     reported = stream.feed(chunk([choice({"role": "assistant", "content": None, "tool_calls": [OWN]}, "tool_calls")]))
     assert json.loads(reported.removeprefix(b"data: "))["choices"] == [choice({"role": "assistant", "content": None})]
     assert stream.end().own[0].id == "call_o"
-
-
-@pytest.mark.parametrize("indexes", [(0, 0), (None, None)], ids=["all 0", "none"])
-def test_calls_without_an_index_are_distinguished_by_their_ids(indexes):
-    stream = AnswerStream()
-    reported = b""
-    for call, index in zip((OWN, OTHER), indexes, strict=True):
-        item = {**call, "index": index} if index is not None else {k: v for k, v in call.items() if k != "index"}
-        reported += stream.feed(chunk([choice({"tool_calls": [item]})]))
-    reply = stream.end()
-    assert ([call.id for call in reply.own], len(reply.others)) == (["call_o"], 1)
-    assert b"call_c" in reported
-    assert b"call_o" not in reported
-
-
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_a_truncated_answer_is_forwarded(reason):
-    stream = AnswerStream()
-    reported = stream.feed(
-        chunk([choice({"role": "assistant", "tool_calls": [OWN]})]) + chunk([choice({}, reason)]) + DONE
-    )
-    assert stream.end() is None
-    assert understood(reported + stream.last_words())["finish"] == reason
-
-
-def test_an_error_in_the_stream_is_forwarded():
-    stream = AnswerStream()
-    error = b'data: {"error": {"message": "overloaded"}}\n\n'
-    stream.feed(chunk([choice({"tool_calls": [OWN]})]))
-    reported = stream.feed(error + DONE)
-    assert stream.end() is None
-    assert reported + stream.last_words() == error + DONE
-
-
-def test_a_stream_too_long_to_buffer_is_forwarded(monkeypatch):
-    monkeypatch.setattr("proxy.wire.replies.MAX_KEPT_BYTES", 100)
-    stream = AnswerStream()
-    reported = stream.feed(
-        chunk([choice({"content": "x" * 200})]) + chunk([choice({"tool_calls": [OWN]}, "tool_calls")])
-    )
-    assert stream.end() is None
-    assert understood(reported + stream.last_words())["finish"] == "tool_calls"
-
-
-@pytest.mark.parametrize("spoken", [True, False])
-def test_a_model_that_is_stopped_ends_with_a_word(spoken):
-    stream = AnswerStream()
-    reported = stream.feed(chunk([choice({"role": "assistant", "content": "So."[: 3 * spoken]})]))
-    for _ in range(2):
-        reported += stream.feed(chunk([choice({"tool_calls": [OWN]})]) + chunk([choice({}, "tool_calls")]) + DONE)
-        assert stream.end() is not None
-        ending = stream.stopped("Stopped.")
-        stream.next_round()
-    client = understood(reported + ending)
-    assert client["message"]["content"] == ("So.\n\nStopped." if spoken else "Stopped.")
-    assert (client["finish"], client["done"]) == ("stop", True)
 
 
 def test_what_is_no_json_passes_in_any_round():

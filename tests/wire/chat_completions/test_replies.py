@@ -25,7 +25,7 @@ def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
     found = said(THEIRS, OURS)
     (own,) = found.own
     assert (own.id, own.arguments) == ("c1", "{}")
-    assert (found.others, found.is_mixed, said(OURS).is_mixed) == ((THEIRS,), True, False)
+    assert (found.others, said(OURS).others) == ((THEIRS,), ())
     assert OURS in found.message
     assert THEIRS in found.message
 
@@ -86,14 +86,6 @@ def calls_of(*events):
     for event in (*events, delta(tool_calls=[OWN])):
         stream.feed(event)
     return json.loads(stream.end().message)["tool_calls"][:-1]
-
-
-def test_the_arguments_of_parallel_calls_go_to_the_call_at_their_index():
-    assert calls_of(
-        delta(tool_calls=[call("ls", "", "a", index=0), call("cat", '{"p', "b", index=1)]),
-        delta(tool_calls=[call(arguments="{}", index=0)]),
-        delta(tool_calls=[call(arguments='": 1}', index=1)]),
-    ) == [call("ls", "{}", "a"), call("cat", '{"p": 1}', "b")]
 
 
 @pytest.mark.parametrize("more", [{"index": 0}, {}, {"index": True}, {"index": "2"}])

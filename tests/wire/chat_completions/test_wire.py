@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import tracemalloc
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.strategies import valid_histories
@@ -21,13 +20,6 @@ def test_a_tail_holds_the_end_and_little_more(pieces):
     assert tail.joined[-8:] == stream[-8:]
     assert stream.endswith(tail.joined)
     assert len(tail.joined) < 16
-
-
-def test_of_many_pieces_a_tail_holds_the_last_ones():
-    tail = Tail(1_000, 3)
-    for number in range(10):
-        tail.add(b"%d" % number)
-    assert tail.joined == b"789"
 
 
 def test_large_pieces_are_not_kept_alive_by_their_ends():
@@ -64,20 +56,6 @@ def test_a_request_is_read_as_one_view_for_each_message_and_written_with_their_b
     rendered = CHAT_COMPLETIONS.render(request, list(request.conversation), {})
     assert json.loads(rendered) == json.loads(body)
     assert all(message.raw in rendered and message.raw in body for message in request.conversation)
-
-
-@pytest.mark.parametrize(
-    ("members", "limit"),
-    [
-        ({"max_tokens": 5}, 5),
-        ({"max_completion_tokens": 6}, 6),
-        ({"max_tokens": 5, "max_completion_tokens": 6}, 6),
-        ({}, None),
-    ],
-)
-def test_of_two_limits_of_the_reply_the_newer_name_has_the_say(members, limit):
-    request = CHAT_COMPLETIONS.parse(json.dumps({"model": "m", "messages": [], **members}).encode())
-    assert request.reply_tokens == limit
 
 
 def test_system_texts_are_messages_and_no_member_of_the_request():

@@ -28,14 +28,6 @@ def visible(blocks):
 
 
 @given(LISTS)
-def test_an_answer_without_our_calls_keeps_its_bytes(blocks):
-    answer, written = AnswerBody(), body_of_answer(visible(blocks))
-    assert read(answer, written) is None
-    assert answer.last_words() is written
-    assert answer.usage == {}
-
-
-@given(LISTS)
 def test_the_client_gets_its_own_blocks_and_we_get_ours(blocks):
     answer = AnswerBody()
     reply = read(answer, body_of_answer(blocks, "tool_use", odd=1.50))
@@ -69,14 +61,6 @@ def test_of_three_rounds_the_first_one_names_the_answer():
     assert (reported["id"], reported["content"]) == ("msg_1", [text("1"), text("2"), text("3")])
 
 
-def test_a_usage_from_only_one_round_is_not_reported():
-    answer = AnswerBody()
-    read(answer, body_of_answer([OWN], usage=START_USAGE))
-    answer.next_round()
-    read(answer, body_of_answer([text("b")]))
-    assert "usage" not in json.loads(answer.last_words())
-
-
 @pytest.mark.parametrize(
     "reason", ["max_tokens", "model_context_window_exceeded", "refusal", "pause_turn", "compaction"]
 )
@@ -84,27 +68,3 @@ def test_a_truncated_answer_is_forwarded_without_our_calls(reason):
     answer = AnswerBody()
     assert read(answer, body_of_answer([text("So"), OWN], reason)) is None
     assert json.loads(answer.last_words()) == json.loads(body_of_answer([text("So")], reason))
-
-
-@pytest.mark.parametrize("spoken", ["", "So."])
-def test_a_model_that_is_stopped_ends_with_a_word(spoken):
-    answer = AnswerBody()
-    for _ in range(2):
-        assert read(answer, body_of_answer([text(spoken), OWN], "tool_use"))
-        ending = json.loads(answer.stopped("Stopped."))
-        answer.next_round()
-    assert ending["stop_reason"] == "end_turn"
-    assert ending["content"] == [text(spoken)] * 2 + [text("Stopped.")]
-
-
-@pytest.mark.parametrize(
-    "written", [b"read_artifact", b'["read_artifact"]', b'{"content": "read_artifact"}', b'{"error": "read_artifact"}']
-)
-@pytest.mark.parametrize("rounds", [0, 1])
-def test_what_is_no_answer_of_a_model_keeps_its_bytes(written, rounds):
-    answer = AnswerBody()
-    for _ in range(rounds):
-        read(answer, body_of_answer([OWN]))
-        answer.next_round()
-    assert read(answer, written) is None
-    assert answer.last_words() == written

@@ -96,12 +96,6 @@ def test_half_a_pair_which_the_strict_reader_refuses_is_read_all_the_same():
     assert (ApiMessage.read(odd).answers, ApiMessage.read(odd).must_stay) == ("", True)
 
 
-@pytest.mark.parametrize("odd", [b"7", b"", b"{", b"null", b'{"role":7}', b'{"content":null}', b'{"content":[]}'])
-def test_a_message_without_a_content_says_nothing(odd):
-    assert ApiMessage.read(odd).content() in (None, [])
-    assert (ApiMessage.read(odd).role, ApiMessage.read(odd).text()) == ("", "")
-
-
 def test_a_result_without_a_content_says_nothing():
     found = ApiMessage.read(spelled(user([{"type": "tool_result", "tool_use_id": "toolu_1"}])))
     assert (found.answers, found.text(), found.content()) == ("toolu_1", "", None)

@@ -164,12 +164,6 @@ def test_calls_are_those_that_a_client_answers():
     assert [(call.id, call.name) for call in found.calls] == [("toolu_1", "Bash")]
 
 
-def test_thoughts_count_and_signatures_do_not():
-    (found,) = read(assistant([{"type": "thinking", "thinking": "because", "signature": "S" * 99}, text("so")]))
-    assert found.text() == "because\nso"
-    assert [*found.thoughts()] == []
-
-
 def test_each_block_of_thinking_may_give_way_to_a_text_in_its_place():
     blocks = [{"type": "thinking", "thinking": "因为", "signature": "S" * 99}, text("so")]
     blocks += [{"type": "redacted_thinking", "data": "E" * 99}, use(1, "Bash")]

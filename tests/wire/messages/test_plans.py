@@ -163,15 +163,6 @@ def test_an_exchange_that_brought_tools_stays_whole():
     assert complaints(sent) == []
 
 
-def test_before_a_compaction_nothing_is_counted_and_nothing_changed():
-    old = agent_run(30)
-    new = [assistant([{"type": "compaction", "content": "so far"}]), user("go on")]
-    _, made, sent = planned(body_of([*old, *new]), pipeline(Budget(400)))
-    assert made.edits == ()
-    assert made.before.tokens < 50
-    assert sent["messages"] == [*old, *new]
-
-
 def test_images_stay_in_results_where_the_model_reads_them_and_are_described_where_not():
     history = [user("look"), assistant([use(1)]), user([result(1, [text("shot"), IMAGE], **MARK)])]
     for reads, expected in ((Modality.VISION, 0), (Modality.TEXT, 1)):
@@ -182,15 +173,6 @@ def test_images_stay_in_results_where_the_model_reads_them_and_are_described_whe
         assert len(made.artifacts) == expected
         assert shown == [text("shot"), IMAGE] if not expected else "[cannot read]" in shown[1]["text"]
         assert sent["messages"][2]["content"][0]["cache_control"] == MARK["cache_control"]
-
-
-def test_the_omission_note_is_added_to_an_existing_text():
-    history = agent_run(40)
-    _, made, sent = planned(body_of(history), pipeline(Budget(4_000)))
-    assert complaints(sent) == []
-    noted = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
-    assert len(noted) == 1
-    assert sum("earlier messages" in json.dumps(message) for message in sent["messages"]) == 1
 
 
 @pytest.mark.parametrize("task", ["Mind the plan.", [text("Mind the plan.", **MARK), text("And the tests.")]])
@@ -221,11 +203,3 @@ def test_the_exchange_between_the_first_two_user_messages_stays_the_same_in_ever
         notes.add(note["text"])
     assert len(heads) == 1
     assert len(notes) > 2
-
-
-def test_without_a_task_a_result_carries_the_note():
-    history = [message for message in agent_run(40) if message["role"] != "user" or "tool_result" in str(message)]
-    _, made, sent = planned(body_of(history), pipeline(Budget(6_000)))
-    [edit] = [edit for edit in made.edits if edit.reason is Reason.OMISSION_NOTE]
-    assert edit.tool
-    assert sent["messages"][0]["role"] == "assistant"

@@ -113,9 +113,9 @@ def test_our_calls_are_separated_from_the_clients_and_each_keeps_its_bytes():
     (own,) = found.own
     assert own.id == "t1"
     assert json.loads(own.arguments) == {"id": "a"}
-    assert (found.others, found.is_mixed) == ((THEIRS,), True)
+    assert found.others == (THEIRS,)
     assert all(raw in found.message for raw in (THOUGHT, THEIRS, OURS))
-    assert not said(THOUGHT, OURS).is_mixed
+    assert not said(THOUGHT, OURS).others
 
 
 @pytest.mark.parametrize(

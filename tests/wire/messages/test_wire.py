@@ -5,9 +5,8 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.answer_shapes import read
 from support.messages_conversations import IMAGE, MARK, assistant, body_of, histories, result, spelled, text, use, user
-from support.messages_rounds import END, START, START_USAGE, body_of_answer
+from support.messages_rounds import START_USAGE, body_of_answer
 
 from proxy.core.retrieval_tool import OwnCall
 from proxy.errors import (
@@ -79,10 +78,6 @@ def test_what_is_no_error_of_the_api_becomes_one_with_the_same_words(body, messa
         "type": "error",
         "error": {"type": "invalid_request_error", "message": message},
     }
-
-
-def test_a_page_of_html_is_quoted_by_its_beginning():
-    assert len(json.loads(MESSAGES.error_in_body(502, b"<html>" * 10_000))["error"]["message"]) == 2_000
 
 
 @given(st.integers(400, 599), st.one_of(st.binary(max_size=100), st.just(OWN)))
@@ -177,10 +172,6 @@ def test_any_request_is_read_or_malformed(messages, other):
     MESSAGES.with_tool(request, "always")
 
 
-def test_the_limit_of_the_reply_is_max_tokens():
-    assert MESSAGES.parse(spelled(body_of([user("a")]))).reply_tokens == 1000
-
-
 @pytest.mark.parametrize(
     ("thinking", "tokens", "limited"),
     [
@@ -235,20 +226,9 @@ def test_the_tools_of_a_request_are_its_bytes_and_nothing_where_it_has_none():
     assert MESSAGES.tool_names(MESSAGES.tools(without)) == []
 
 
-def test_a_key_of_the_operator_goes_up_in_both_headers():
-    assert MESSAGES.credentials("sk") == [(b"x-api-key", b"sk"), (b"authorization", b"Bearer sk")]
-
-
 def test_a_prompt_that_filled_its_window_is_an_overflow_whatever_part_was_cached():
     body = body_of_answer([], "model_context_window_exceeded", usage=START_USAGE)
     assert MESSAGES.judged(200, (), body, sent=None, request=b"").prompt == 423
-
-
-def test_each_answer_is_read_anew():
-    own = [use(1, "read_artifact")]
-    for _ in range(2):
-        assert read(MESSAGES.reply(stream=False), body_of_answer(own)) is not None
-        assert MESSAGES.reply(stream=True).feed(START + END) == START + END
 
 
 def test_the_answer_to_a_call_is_a_message_with_its_result():

@@ -107,11 +107,6 @@ def answers(*messages):
     return [one.answers for one in OLLAMA.parse(b'{"messages":[' + raws + b"]}").conversation]
 
 
-def test_results_that_name_nothing_are_in_the_order_of_the_calls():
-    result = message(role="tool", content="x")
-    assert answers(calling(("a", {}), ("b", {})), result, result, result) == ["", "#0", "#1", ""]
-
-
 def test_a_name_or_an_id_says_which_call_a_result_answers():
     first, second = ("a", {"id": "call_1"}), ("b", {"id": "call_2"})
     named = [message(role="tool", tool_name=name, content="x") for name in "ba"]

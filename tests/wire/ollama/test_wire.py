@@ -15,34 +15,6 @@ def parsed(**members):
     return OLLAMA.parse(json.dumps({"model": "m", "messages": [TASK], **members}).encode())
 
 
-@pytest.mark.parametrize(
-    ("members", "stream", "reply_tokens", "window_tokens"),
-    [
-        ({}, True, None, None),
-        ({"stream": False, "options": None}, False, None, None),
-        ({"options": {"num_ctx": 8192, "num_predict": 512}}, True, 512, 8192),
-        ({"options": {"num_ctx": 0, "num_predict": -1}}, True, None, None),
-        ({"options": {"num_ctx": "8192", "num_predict": None}}, True, None, None),
-        ({"options": [8192]}, True, None, None),
-    ],
-)
-def test_a_request_states_its_stream_its_reply_and_its_window(members, stream, reply_tokens, window_tokens):
-    found = parsed(**members)
-    assert (found.stream, found.reply_tokens, found.window_tokens) == (stream, reply_tokens, window_tokens)
-
-
-def test_a_reply_is_limited_among_the_options():
-    found = parsed(options={"seed": 1, "num_predict": 900})
-    assert json.loads(OLLAMA.limiting(found, 300)["options"]) == {"seed": 1, "num_predict": 300}
-    assert json.loads(OLLAMA.limiting(parsed(), 300)["options"]) == {"num_predict": 300}
-
-
-@pytest.mark.parametrize("body", [b"", b"7", b'{"messages": 7}', b'{"messages": [1'])
-def test_what_no_server_could_judge_is_refused(body):
-    with pytest.raises(MalformedRequest):
-        OLLAMA.parse(body)
-
-
 def test_a_missing_result_names_its_tool_and_cites_an_id_only_if_there_is_one():
     calls = (
         [{"function": {"name": "a", "arguments": {}}}],

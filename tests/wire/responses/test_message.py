@@ -60,10 +60,7 @@ def test_content_is_in_the_part_itself():
         "filename": "a.pdf",
         "file_data": data_url(PDF, "application/pdf"),
     }
-    assert made(Route.AUDIO, WAV) == {
-        "type": "input_audio",
-        "input_audio": {"data": base64_of(WAV), "format": "wav"},
-    }
+    assert made(Route.AUDIO, WAV) == {"type": "input_audio", "input_audio": {"data": base64_of(WAV), "format": "wav"}}
 
 
 @pytest.mark.parametrize(("route", "member"), [(Route.AUDIO_ADDRESS, "audio_url"), (Route.VIDEO, "video_url")])
@@ -294,12 +291,6 @@ def test_a_message_may_hold_media_if_a_part_is_no_plain_one(part, found):
     assert read(user([part])).may_hold_media is found
 
 
-@pytest.mark.parametrize("name", ["input_image", "computer_screenshot", "image", "image_generation_call"])
-def test_images_are_recognised_by_the_names_of_their_parts(name):
-    assert RESPONSES.may_hold_images(json.dumps({"type": name}).encode())
-    assert not RESPONSES.may_hold_images(json.dumps({"type": "input_text", "text": f'"{name}"'}).encode())
-
-
 def test_content_held_elsewhere_is_named():
     link = {"type": "input_image", "image_url": "https://example.org/a.png"}
     assert list(read(user([link])).addresses()) == ["https://example.org/a.png"]
@@ -405,6 +396,7 @@ def test_only_additional_tools_bring_tools(item, brings):
     assert RESPONSES.parse(body).shape.items_add_tools is brings
 
 
+SAID = user([text_part("a") | {"encrypted_content": "a user may write of seals"}])
 OPEN = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "so"}]}
 
 
@@ -416,6 +408,7 @@ OPEN = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text
         ([THOUGHT], None),
         ([THOUGHT, OPEN, CALL], [OPEN, CALL]),
         ([OPEN, CALL], [OPEN, CALL]),
+        ([SAID], [SAID]),
         ([{**THOUGHT, "encrypted_content": None}, CALL], [{**THOUGHT, "encrypted_content": None}, CALL]),
     ],
 )
@@ -428,11 +421,6 @@ def test_only_encrypted_reasoning_is_sealed(items, left):
     else:
         assert json.loads(b"[" + unsealed.raw + b"]") == left
         assert unsealed == read(*left)
-
-
-def test_a_user_may_write_of_seals():
-    found = read({"role": "user", "content": [{"type": "input_text", "text": "a", "encrypted_content": "g"}]})
-    assert found.unsealed() is found
 
 
 def test_a_call_that_mentions_an_image_elsewhere_refers_to_none():

@@ -36,13 +36,6 @@ def outputs(reported):
     return json.loads(reported)["output"]
 
 
-@given(st.lists(st.sampled_from(THEIRS), max_size=5))
-def test_a_response_without_our_calls_keeps_its_bytes(output):
-    answer, written = ReplyBody(), body(*output)
-    assert read(answer, written) is None
-    assert answer.last_words() is written
-
-
 @given(st.lists(st.sampled_from([*THEIRS, OWN]), max_size=6))
 def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
     answer = ReplyBody()
@@ -51,25 +44,6 @@ def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
     assert b"1.50" in answer.last_words()
     assert (reply is not None) == (OWN in output)
     assert reply is None or len(reply.own) == output.count(OWN)
-
-
-def test_a_truncated_response_is_forwarded_without_our_calls():
-    answer = ReplyBody()
-    assert read(answer, body(words("So"), OWN, status="incomplete")) is None
-    assert json.loads(answer.last_words()) == {"id": "resp_1", "status": "incomplete", "output": [words("So")]}
-
-
-@pytest.mark.parametrize(
-    "written", [b"read_artifact", b'["read_artifact"]', b'{"output": "read_artifact"}', b'{"read_artifact": 1}']
-)
-@pytest.mark.parametrize("rounds", [0, 1])
-def test_what_is_no_response_keeps_its_bytes(written, rounds):
-    answer = ReplyBody()
-    for _ in range(rounds):
-        read(answer, body(OWN))
-        answer.next_round()
-    assert read(answer, written) is None
-    assert answer.last_words() == written
 
 
 def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of_the_others():
@@ -95,15 +69,6 @@ def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
     read(answer, body(words("So."), usage=usage(150, 20)))
     assert json.loads(answer.last_words())["usage"] == usage(100, 30)
     assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
-
-
-def test_a_usage_from_only_one_round_is_reported_unchanged():
-    answer = ReplyBody()
-    read(answer, body(OWN, usage=usage(100, 10)))
-    answer.next_round()
-    read(answer, body(words("So.")))
-    assert "usage" not in json.loads(answer.last_words())
-    assert ReplyBody().usage == {}
 
 
 @pytest.mark.parametrize("spoken", [(), (words("So."),)])

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from support.json_bytes import spelled_array
 from support.responses_items import inputs
 
-from proxy.core.conversation import ToolCall
 from proxy.core.retrieval_tool import OwnCall
 from proxy.wire.responses import COMPACTIONS, RESPONSES
 
@@ -170,17 +169,6 @@ def test_images_are_recognised_by_the_names_of_parts_and_members():
     assert not RESPONSES.may_hold_images(b'{"type":"input_text","text":"an image"}')
     assert RESPONSES.may_name_images(b'{"type":"input_image","image_url":"https://example.org"}')
     assert not RESPONSES.may_name_images(b'{"type":"input_image","file_id":"f"}')
-
-
-def test_results_are_items_that_name_their_calls():
-    message = RESPONSES.message(json.dumps(call("c", "custom_tool_call")).encode())
-    missing = json.loads(RESPONSES.missing_result(message, ToolCall("c", "ls"), "interrupted"))
-    assert missing == {"type": "custom_tool_call_output", "call_id": "c", "output": "interrupted"}
-    assert json.loads(RESPONSES.result(OwnCall("c", "{}"), "text")) == {**output("c"), "output": "text"}
-
-
-def test_a_key_of_the_operator_goes_up_as_a_bearer_s():
-    assert RESPONSES.credentials("sk") == [(b"authorization", b"Bearer sk")]
 
 
 def test_tools_that_an_item_adds_are_known_in_every_later_turn():
