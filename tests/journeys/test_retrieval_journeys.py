@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from support.answer_shapes import understood
-from support.journey import BASH, World, long_text, one_call
+from support.journey import BASH, KEY, World, long_text, one_call
 from support.upstream import (
     FAILURES,
     Answer,
