@@ -1,4 +1,4 @@
-"""Replaces what serves requests on SIGHUP and `POST /-/reload`.
+"""Replaces what serves requests on SIGHUP and `POST /-/reload`, and refuses upstreams that lead back to the proxy.
 
 Rule: settings that are invalid, or that cannot work, change nothing. Counts and recent decisions continue.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final, Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI
 
-from proxy.config import Settings, SettingsError
+from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.shell.artifacts import unwritable, with_secret
 from proxy.shell.endpoints import Reloaded, Services
@@ -35,6 +38,37 @@ FIXED: Final = (
 """Settings that are fixed from start to end: the server's sockets and limits, and the folder that all workers share."""
 
 
+def leads_here(upstreams: Mapping[str, UpstreamSettings], host: str, port: int) -> str:
+    """Which of the upstreams, by their places in the settings, is the proxy itself if it listens at `host` and `port`;
+    else nothing."""
+    for place, one in upstreams.items():
+        if _is_here(one.base_url, host, port):
+            return f"{place}.base_url: must not be the proxy itself, found {one.base_url}"
+    return ""
+
+
+def _is_here(base_url: str, host: str, port: int) -> bool:
+    parts = urlsplit(base_url)
+    if not parts.hostname or (parts.port or {"http": 80, "https": 443}[parts.scheme]) != port:
+        return False
+    with contextlib.suppress(OSError):
+        listening = {ip_address(address[0]) for *_, address in _addresses(host, port)}
+        everywhere = any(address.is_unspecified for address in listening)
+        for family, *_, address in _addresses(parts.hostname, port):
+            with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(address)  # which sends nothing
+                there, here = (ip_address(probe.getpeername()[0]), ip_address(probe.getsockname()[0]))
+                is_own = there.is_loopback or there == here  # the system connects to itself from the same address
+                if there in listening or (everywhere and is_own):
+                    return True
+    return False
+
+
+def _addresses(host: str, port: int) -> list[tuple[Any, ...]]:
+    """Resolve a host. Raises OSError for an unknown name."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+
+
 def loaded_again(load: Load, running: Settings) -> tuple[Settings, list[str]]:
     """The settings as they are now, but with the running values of those that need a restart; and the names of the
     settings that wait for it. Raises SettingsRefused."""
@@ -46,7 +80,7 @@ def loaded_again(load: Load, running: Settings) -> tuple[Settings, list[str]]:
     kept = {name.partition(".")[2]: _value(running, name) for name in FIXED if name.startswith("server.")}
     server = wanted.server.model_copy(update=kept)
     settings = wanted.model_copy(update={"server": server, "data_dir": running.data_dir})
-    if problem := unwritable(settings):
+    if problem := leads_here(settings.named_upstreams, server.host, server.port) or unwritable(settings):
         raise SettingsRefused(problem)
     return settings, waiting
 

@@ -25,7 +25,7 @@ from uvicorn.supervisors import Multiprocess
 from proxy.app import create_app
 from proxy.config import HERE, ServerSettings, Settings, user_data_dir
 from proxy.errors import SettingsRefused
-from proxy.reloading import Load, loaded_again
+from proxy.reloading import Load, leads_here, loaded_again
 from proxy.shell.artifacts import unwritable, with_secret
 from proxy.shell.http.connection import Connection, Connections
 from proxy.shell.operator import Announcement, announced
@@ -81,6 +81,10 @@ def serve(settings: Settings, load: Load, until_closed: int | None = None) -> in
         print(f"cannot listen at {where} (server.host, server.port): {reason}", file=sys.stderr)
         return 1
     host, port = listener.getsockname()[:2]
+    if reason := leads_here(settings.named_upstreams, host, port):
+        listener.close()
+        print(reason, file=sys.stderr)
+        return 1
     announcement = Announcement(os.getpid(), host, port, token, shared=until_closed is None)
     _say_where(settings, announcement)
     if until_closed is not None:

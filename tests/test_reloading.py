@@ -13,9 +13,9 @@ from support.waiting import PATIENCE_SECONDS
 
 from proxy import app, reloading
 from proxy.app import create_app
-from proxy.config import Settings, SettingsError
+from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
-from proxy.reloading import FIXED, loaded_again
+from proxy.reloading import FIXED, leads_here, loaded_again
 from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.endpoints import Guard, Reloaded, Services
 from proxy.shell.resources import logger
@@ -58,6 +58,12 @@ def test_wrong_settings_are_refused_with_their_lines(tmp_path):
     with pytest.raises(SettingsRefused) as refused:
         loaded_again(wrong, settings(tmp_path))
     assert refused.value.message == "mode: no\nserver.port: no"
+
+
+def test_an_upstream_that_is_the_proxy_itself_is_refused(tmp_path):
+    wanted = settings(tmp_path, upstream={"base_url": "http://127.0.0.1:8787"})
+    with pytest.raises(SettingsRefused, match="must not be the proxy itself"):
+        loaded_again(lambda: wanted, settings(tmp_path))
 
 
 class Made:
@@ -247,3 +253,34 @@ async def test_a_hangup_before_the_start_is_not_lost(tmp_path, made, monkeypatch
         while len(made) < 2 or await server.ask() != "observe":  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.01)
     await server.tell("shutdown")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "host", "is_itself"),
+    [
+        ("http://127.0.0.1:8787/v1", "127.0.0.1", True),
+        ("http://localhost:8787/v1", "127.0.0.1", True),
+        ("http://127.0.0.1:8787/v1", "0.0.0.0", True),
+        ("http://127.0.0.2:8787/v1", "0.0.0.0", True),
+        ("http://0.0.0.0:8787/v1", "127.0.0.1", True),
+        ("http://127.0.0.1:8788/v1", "127.0.0.1", False),
+        ("http://127.0.0.2:8787/v1", "127.0.0.1", False),
+        ("http://192.0.2.1:8787/v1", "0.0.0.0", False),
+        ("http://no-such-host.invalid:8787/v1", "0.0.0.0", False),
+        ("https://127.0.0.1/v1", "127.0.0.1", False),
+    ],
+)
+def test_an_upstream_that_is_the_proxy_itself_is_recognised(upstream, host, is_itself):
+    reason = leads_here({"upstream": UpstreamSettings(base_url=upstream)}, host, 8787)
+    assert reason == (f"upstream.base_url: must not be the proxy itself, found {upstream}" if is_itself else "")
+
+
+@pytest.mark.parametrize(("upstream", "port"), [("http://127.0.0.1/v1", 80), ("https://127.0.0.1/v1", 443)])
+def test_a_port_that_is_not_named_is_that_of_the_scheme(upstream, port):
+    assert leads_here({"upstream": UpstreamSettings(base_url=upstream)}, "127.0.0.1", port)
+
+
+def test_each_of_several_upstreams_is_looked_at_and_named():
+    here, elsewhere = (UpstreamSettings(base_url=f"http://127.0.0.1:{port}/v1") for port in (8787, 8788))
+    reason = leads_here({"upstreams[0]": elsewhere, "upstreams[1]": here, "upstream": elsewhere}, "127.0.0.1", 8787)
+    assert reason.startswith("upstreams[1].base_url: ")

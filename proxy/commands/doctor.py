@@ -23,14 +23,17 @@ from pydantic import SecretStr
 
 from proxy.app import create_app
 from proxy.commands.agents import Agent
-from proxy.commands.screen import plain
+from proxy.commands.screen import complain, plain
 from proxy.config import VARIABLES, WIRE_PATHS, LogSettings, RoutedUpstream, Settings, UpstreamSettings
+from proxy.reloading import leads_here
 from proxy.shell.artifacts import TRIAL_KEY, TROUBLE, create_folder, reason_of, with_secret
 from proxy.shell.models import HOW_TO_STATE_A_WINDOW, ModelResolver, counter_for, stated_by
 from proxy.shell.resources import configure_logging
 from proxy.shell.upstream import NO_SUCH_HOST, SPEAKS_NO_TLS, THROUGH, UNTRUSTED
 from proxy.wire import WIRES, Wire
 
+INVALID: Final = 2
+"""The exit status of every command for settings that cannot work."""
 _LOG: Final = LogSettings(level="error")
 """The findings say the rest."""
 REACH_SECONDS: Final = 10.0
@@ -284,6 +287,8 @@ def _words_of(answer: httpx.Response) -> str:
 def check(settings: Settings) -> int:
     """Print a summary of the settings; the exit status. Raises SettingsError."""
     server = with_secret(settings).server
+    if problem := leads_here(settings.named_upstreams, server.host, server.port):
+        return complain(problem, INVALID)
     mode = settings.mode if settings.enabled else "off"
     print(
         f"Configuration is valid: {server.host} port {server.port}, to {_described(settings.upstream)}, "
