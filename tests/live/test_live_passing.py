@@ -15,6 +15,7 @@ import pytest
 from support.upstream.sockets import CHUNKED, LAST_CHUNK, OK, Connection, Request, SocketServer, answering, chunk
 
 zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+brotli: Any = importlib.import_module("brotli")
 
 CHAT = "POST /v1/chat/completions"
 QUESTIONS = (b"GET /v1/models ", b"GET /v1/model ", b"GET /api/", b"POST /api/", b"GET /props", b"GET /info ")
@@ -210,6 +211,7 @@ async def test_a_body_over_the_limit_is_a_413(announced: bool, proxy: Any, clien
         ("gzip", gzip.compress(BODY, mtime=0)),
         ("deflate", zlib.compress(BODY)),
         ("zstd", zstd.compress(BODY)),
+        ("br", brotli.compress(BODY)),
         ("gzip, zstd", zstd.compress(gzip.compress(BODY, mtime=0))),
     ],
 )
@@ -224,11 +226,10 @@ async def test_compressed_requests_pass_as_they_are(encoding: str, packed: bytes
     assert seen[0].values(b"content-encoding") == [encoding.encode()]
 
 
-@pytest.mark.parametrize("encoding", ["compress", "br"])
-async def test_an_encoding_that_only_the_upstream_knows_passes_unread(encoding: str, proxy: Any, client: Any) -> None:
+async def test_an_encoding_that_only_the_upstream_knows_passes_unread(proxy: Any, client: Any) -> None:
     seen: list[Request] = []
     async with upstream(proxy, answering(JSON_OK, seen=seen)):
-        client.ask(CHAT, b"\x1f\x9d whatever", f"content-encoding: {encoding}")
+        client.ask(CHAT, b"\x1f\x9d whatever", "content-encoding: compress")
         assert (await client.answer())[0] == 200
     assert seen[0].body == b"\x1f\x9d whatever"
 
@@ -238,7 +239,8 @@ async def test_an_encoding_that_only_the_upstream_knows_passes_unread(encoding: 
     [
         ("gzip", lambda body: gzip.compress(body, 1)),
         ("zstd", zstd.compress),
-        ("zstd, gzip", lambda body: gzip.compress(zstd.compress(body), 1)),
+        ("br", lambda body: brotli.compress(body, quality=1)),
+        ("zstd, br", lambda body: brotli.compress(zstd.compress(body), quality=1)),
     ],
 )
 async def test_a_bomb_is_a_413_and_takes_no_memory(encoding: str, packed_by: Any, proxy: Any, client: Any) -> None:
@@ -251,7 +253,7 @@ async def test_a_bomb_is_a_413_and_takes_no_memory(encoding: str, packed_by: Any
 
 @pytest.mark.parametrize(
     ("encoding", "packed"),
-    [("gzip", gzip.compress(BODY, mtime=0)), ("zstd", zstd.compress(BODY))],
+    [("gzip", gzip.compress(BODY, mtime=0)), ("zstd", zstd.compress(BODY)), ("br", brotli.compress(BODY))],
 )
 async def test_a_broken_body_is_a_400(encoding: str, packed: bytes, proxy: Any, client: Any) -> None:
     client.ask(CHAT, packed[:-9], f"content-encoding: {encoding}")

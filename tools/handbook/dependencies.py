@@ -16,7 +16,7 @@ HEAD: Final = """\
 # Dependencies
 
 Written by `make docs/dependencies.md` from `requirements/run.lock`: everything that a plain install brings. The extras
-add `backports-zstd` (`compression`), `mcp`, `redis` and OpenTelemetry's SDK (`otel`).
+add `backports-zstd` and `brotli` (`compression`), `mcp`, `redis` and OpenTelemetry's SDK (`otel`).
 
 | package | version | needed by | for |
 |---|---|---|---|

@@ -1,7 +1,8 @@
 """The body of a request: read up to a limit and decompressed, or streamed unread.
 
 Rule: memory is bounded by `server.max_body_bytes`, before and after decompression; a small body that unpacks to
-gigabytes is stopped while it unpacks. The reader for zstd before Python 3.14 comes with the extra `compression`.
+gigabytes is stopped while it unpacks. The readers for brotli, and for zstd before
+Python 3.14, come with the extra `compression`.
 """
 
 from __future__ import annotations
@@ -124,7 +125,9 @@ def plain_body(body: bytes, headers: Headers, limit_bytes: int) -> bytes:
     """The body without its compression. Raises MalformedRequest and BodyTooLarge."""
     encoding = encoding_of(headers)
     if encoding and not can_unpack(encoding):
-        raise MalformedRequest("the body has a compression that the proxy cannot read; gzip, deflate and zstd can be")
+        raise MalformedRequest(
+            "the body has a compression that the proxy cannot read; gzip, deflate, zstd and br can be"
+        )
     return unpack(body, encoding, limit_bytes) if encoding else body
 
 
@@ -139,6 +142,8 @@ def _unpacked(body: bytes, coding: bytes, limit_bytes: int) -> bytes:
     """A body without its last coding. One member may follow another in gzip, and zeros the last (RFC 1952 2.2), as in
     zstd (RFC 8878 3); what follows deflate is ignored."""
     begin, failure = _readers()[coding]
+    if coding == b"deflate" and not _has_zlib_head(body):  # as some senders do according to RFC 9110 8.4.1.2
+        begin = partial(zlib.decompressobj, -zlib.MAX_WBITS)
     name, members, left_bytes = coding.decode(), list[bytes](), limit_bytes + 1
     while not members or body.strip(b"\0"):
         if len(members) >= _MOST_MEMBERS:
@@ -161,11 +166,33 @@ def _unpacked(body: bytes, coding: bytes, limit_bytes: int) -> bytes:
 def _codings(encoding: bytes) -> list[bytes]:
     """In the order in which they were applied.
 
-    >>> _codings(b"gzip, Identity,ZSTD")
-    [b'gzip', b'zstd']
+    >>> _codings(b"gzip, Identity,BR")
+    [b'gzip', b'br']
     """
     found = [coding.strip().lower() for coding in encoding.split(b",")]
     return [coding for coding in found if coding not in (b"", b"identity")]
+
+
+def _has_zlib_head(body: bytes) -> bool:
+    """Whether a body begins as RFC 1950 requires: method 8, and a checksum over both bytes."""
+    return len(body) >= 2 and body[0] & 0x0F == 8 and int.from_bytes(body[:2], "big") % 31 == 0
+
+
+class _Brotli:
+    """brotli's decompressor in the form of zlib's."""
+
+    unused_data = b""
+
+    def __init__(self, unpacker: Any) -> None:
+        self._unpacker = unpacker
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._unpacker.is_finished())
+
+    def decompress(self, body: bytes, most: int) -> bytes:
+        unpacked: bytes = self._unpacker.process(body, output_buffer_limit=most)  # and up to half as much
+        return unpacked
 
 
 @functools.cache
@@ -182,4 +209,8 @@ def _readers() -> Mapping[bytes, tuple[Callable[[], Any], type[Exception]]]:
             zstd = importlib.import_module(name)
             options = {zstd.DecompressionParameter.window_log_max: _ZSTD_WINDOW_LOG}
             readers[b"zstd"] = partial(zstd.ZstdDecompressor, options=options), zstd.ZstdError
+    with contextlib.suppress(ImportError):
+        brotli = importlib.import_module("brotli")
+        if hasattr(brotli.Decompressor, "can_accept_more_data"):  # from 1.2 on it can stop early
+            readers[b"br"] = lambda: _Brotli(brotli.Decompressor()), brotli.error
     return readers

@@ -128,6 +128,14 @@ def test_a_client_that_pauses_for_too_long_is_distinguished():
 zstd: Any = importlib.import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
 
+brotli: Any = importlib.import_module("brotli")
+
+
+def brotli_of(body):
+    packed: bytes = brotli.compress(body, quality=1)
+    return packed
+
+
 def zstd_of_unknown_length(body):
     """A body as streaming clients compress it."""
     packer = zstd.ZstdCompressor()
@@ -141,6 +149,7 @@ PACKERS: list[tuple[bytes, Callable[[bytes], bytes]]] = [
     (b"deflate", zlib.compress),
     (b"zstd", zstd.compress),
     (b"zstd", zstd_of_unknown_length),
+    (b"br", brotli_of),
 ]
 packers = st.sampled_from(PACKERS)
 every_packer = pytest.mark.parametrize(("encoding", "packed_by"), PACKERS)
@@ -249,16 +258,27 @@ def test_a_window_that_no_http_sender_may_request_is_refused():
 
 @pytest.mark.parametrize(
     "encoding",
-    [b"", b"identity", b"compress", b"gzip, compress", b"aes128gcm", b"gzip, gzip, gzip, gzip", b"gzip zstd", b"br"],
+    [b"", b"identity", b"compress", b"gzip, compress", b"aes128gcm", b"gzip, gzip, gzip, gzip", b"gzip zstd"],
 )
 def test_encodings_of_others_are_not_unpacked(encoding):
     assert not can_unpack(encoding)
 
 
-def test_without_the_extra_zstd_is_an_encoding_of_others(monkeypatch):
+@given(st.binary(max_size=300))
+def test_deflate_without_its_frame_is_read_as_some_clients_send_it(body):
+    assert unpack(zlib.compress(body, wbits=-15), b"deflate", len(body)) == body
+
+
+@pytest.mark.parametrize("packed", [brotli_of(b"body") + b"more", brotli_of(b"a" * 100) + bytes(70_000)])
+def test_what_follows_br_is_malformed(packed):
+    with pytest.raises(MalformedRequest):
+        unpack(packed, b"br", 1_000)
+
+
+def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch):
     def without(name):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", without)
     monkeypatch.setattr(bodies, "_readers", bodies._readers.__wrapped__)
-    assert [can_unpack(encoding) for encoding in (b"gzip", b"zstd", b"gzip, zstd")] == [True, False, False]
+    assert [can_unpack(encoding) for encoding in (b"gzip", b"zstd", b"br", b"gzip, br")] == [True, False, False, False]
