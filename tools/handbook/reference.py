@@ -227,8 +227,8 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         ("request_refused",),
         "a client was cut off before the proxy had the head of its request (too long, too slow, not HTTP, or one "
-        "connection too many), it called by a name that is not in `server.host_names`, or for what is never forwarded (a "
-        "WebSocket, TRACE, a path with dots); the reason is in `problem`",
+        "connection too many), it called by a name that is not in `server.host_names`, or for what is never forwarded "
+        "(a WebSocket, TRACE, a path with dots); the reason is in `problem`",
     ),
     (
         ("wrong_admin_key",),

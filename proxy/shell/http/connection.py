@@ -81,8 +81,6 @@ class Connection(HttpToolsProtocol):
         """The last bytes to send, once further input is ignored."""
         self._ignored_bytes = 0
         self._is_in_body = False
-        self._is_timed = False
-        """Whether the deadline of a head runs."""
         self._fed_bytes = 0
         """Received since the last head or piece of a body ended, without the rest of the read in which it did."""
         self._body_bytes = self._content_bytes = 0
@@ -150,9 +148,6 @@ class Connection(HttpToolsProtocol):
             raise MalformedRequest("the request's chunks have less than 3 bytes each on average")
         if self._is_in_head:
             self._check_fields()
-            if not (self._is_timed or self._is_busy):
-                self._is_timed = True
-                self._wait(self._all.head_seconds)
 
     def _check_fields(self) -> None:
         """Check the headers that have arrived, or the fields of a trailer."""
@@ -177,6 +172,11 @@ class Connection(HttpToolsProtocol):
 
     # Callbacks of the parser.
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if not self._is_busy:
+            self._wait(self._all.head_seconds)
+
     def on_headers_complete(self) -> None:
         self._check_fields()
         named = dict(self.headers)
@@ -192,7 +192,7 @@ class Connection(HttpToolsProtocol):
             raise MalformedRequest(f"more than {MAX_AHEAD} requests were sent before the response to the first")
         super().on_headers_complete()
         self.headers = []  # the trailer's, which no application sees
-        self._is_in_body, self._is_timed = True, False
+        self._is_in_body = True
         self._fed_bytes = self._body_bytes = self._content_bytes = 0
         if self._all.is_draining:
             self.cycle.keep_alive = False

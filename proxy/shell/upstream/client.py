@@ -127,7 +127,6 @@ class Upstream:
             return
         session, self._session = self._session, None
         await session.close()
-        await self._connector.names.close()
 
     def _open(self) -> aiohttp.ClientSession:
         """Created at the first send, as it belongs to the running loop."""

@@ -39,10 +39,9 @@ class Connector(aiohttp.TCPConnector):
     """A pool that hands out a used connection only if it is open and silent."""
 
     def __init__(self, *, is_tls: bool) -> None:
-        self.names = Resolver()
         super().__init__(
             limit=0,
-            resolver=self.names,
+            resolver=Resolver(),
             keepalive_timeout=HOSTED_IDLE_SECONDS if is_tls else LOCAL_IDLE_SECONDS,
             # Reads SSL_CERT_FILE; 20 ms, so only if TLS is used.
             ssl=ssl.create_default_context() if is_tls else False,
