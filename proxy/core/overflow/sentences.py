@@ -179,39 +179,23 @@ _ALSO_OF_THE_PROMPT: Final[tuple[tuple[_Cue, ...], ...]] = (
 """A sentence about the reply with these is about the prompt, too: their sum, both of them, or what is left."""
 
 
-class _Sentence:
-    """The word classes in a sentence; each is searched for at most once."""
-
-    __slots__ = ("_found", "_text")
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._found: dict[re.Pattern[str], bool] = {}
-
-    def has(self, cue: _Cue) -> bool:
-        if isinstance(cue, tuple):
-            return any(map(self.has, cue))
-        if (found := self._found.get(cue)) is None:
-            found = self._found[cue] = cue.search(self._text) is not None
-        return found
-
-    def has_all(self, cues: Iterable[_Cue]) -> bool:
-        return all(map(self.has, cues))
+def _has(text: str, *cues: _Cue) -> bool:
+    """Whether a sentence has words of all these classes."""
+    return all(any(one.search(text) for one in cue) if isinstance(cue, tuple) else cue.search(text) for cue in cues)
 
 
 def _read_sentence(text: str) -> Reading:
-    sentence = _Sentence(text)
-    rows = (row for row in _MEANINGS if sentence.has_all(row.has) and not any(map(sentence.has_all, row.lacks)))
+    rows = (row for row in _MEANINGS if _has(text, *row.has) and not any(_has(text, *cues) for cues in row.lacks))
     meaning = next(rows)
     if not meaning.strength:
         return Reading(text, meaning.kind)
     kind = VerdictKind.PROMPT
-    if sentence.has(words.REPLY):
-        if not any(map(sentence.has_all, _ALSO_OF_THE_PROMPT)):
+    if _has(text, words.REPLY):
+        if not any(_has(text, *cues) for cues in _ALSO_OF_THE_PROMPT):
             return Reading(text, VerdictKind.REPLY_ONLY)
         if meaning.strength > Strength.HINT:  # what to shorten is advice, and does not say what was too long
             kind = VerdictKind.PROMPT_PLUS_REPLY
-    return Reading(text, kind, meaning.strength, sentence.has(words.CONTEXT))
+    return Reading(text, kind, meaning.strength, _has(text, words.CONTEXT))
 
 
 def says_nothing(text: str) -> bool:
