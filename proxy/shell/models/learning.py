@@ -105,13 +105,6 @@ class Learning:
         limits, phrase = limits_of(found)
         return None if limits == NOTHING else (limits, phrase)
 
-    def taught_apart(self, model: str, by: str) -> str:
-        """The tenant if it has lessons of its own that its profiles contain, which ratios are not; otherwise ''."""
-        if not self._in_force:
-            return ""
-        own = self._in_force.get((key_of(model), by), ())
-        return by if any(not name.startswith(facts.RATIO) for name in own) else ""
-
     def ratio(self, model: str, counted_by: str, by: str | None = None) -> tuple[float, bool]:
         """(the upstream's tokens for one of this counter, whether that was measured), for this tenant's requests; `by`
         None: the newest, for display."""

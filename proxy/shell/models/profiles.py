@@ -129,7 +129,7 @@ class ModelResolver:
         version = self._generation, self.learning.version
         if supposed is not None:
             return self._resolve(name, by, version, supposed)
-        return self._remembered(name, self.learning.taught_apart(name, by) if by else None, version)
+        return self._remembered(name, by or None, version)
 
     def ratio(self, profile: ModelProfile, by: str = "") -> tuple[float, bool]:
         """(the upstream's tokens for one of ours, whether that was measured), as plans for this tenant use it; without

@@ -57,9 +57,6 @@ class Taught:
         self.asked_for.append(model)
         return self.found
 
-    def taught_apart(self, model: str, by: str) -> str:
-        return ""
-
 
 def resolver(learned: tuple[ModelLimits, str] | Taught | Learning | None = None, **settings: Any) -> ModelResolver:
     made = Settings(**{"upstream": {"base_url": BASE}, **settings})
