@@ -326,7 +326,10 @@ class Learning:
     def learn(self, model: str, new: Mapping[str, float | Search], by: str = "") -> bool:
         """Keep what a tenant has met, as values by name; whether any of it is news for it. 0: it no longer holds. A
         limit that no model can have is not believed."""
-        is_absurd = any(new[name] and not _can_be(new[name]) for name in new.keys() & _LIMITS)
+        is_absurd = any(
+            new[name] and not SMALLEST_WINDOW_TOKENS <= facts.size_of(new[name]) <= LARGEST_TOKENS
+            for name in new.keys() & _LIMITS
+        )
         if not self._enabled or not new or is_absurd:
             return False
         if _loop() is None:
@@ -409,8 +412,3 @@ def _loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _can_be(limit: float | Search) -> bool:
-    """Whether a model can have this limit."""
-    return SMALLEST_WINDOW_TOKENS <= facts.size_of(limit) <= LARGEST_TOKENS

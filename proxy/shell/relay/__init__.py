@@ -1,9 +1,9 @@
 """Serves one request: plans, sends, judges, and retries."""
 
 from proxy.shell.relay.peeking import HELD_BYTES, PIECES_OF_THE_END, PeekedResponse
-from proxy.shell.relay.relay import AnyResponse, Arrived, Relay, Served
+from proxy.shell.relay.relay import AnyResponse, Relay, Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, models_of
-from proxy.shell.relay.sends import EarlyBytes
+from proxy.shell.relay.sends import Arrived, EarlyBytes
 from proxy.shell.relay.tool_loop import StreamedResponse
 
 __all__ = [

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias, get_args
 from msgspec import Struct, structs
 
 from proxy.config import Mode, RoutedUpstream, Settings
-from proxy.core.notices import UNNAMED, ArtifactAccess
 from proxy.core.overflow import (
     FIRST,
     AttemptKind,
@@ -29,12 +28,12 @@ from proxy.core.overflow import (
 )
 from proxy.errors import MalformedRequest, ProxyError, UpstreamEmpty, UpstreamError, UpstreamUnreachable
 from proxy.shell.artifacts import KEY_HEADERS, ArtifactStore, ArtifactTools, Tenants
-from proxy.shell.http import Received, can_unpack, encoding_of, unpack
+from proxy.shell.http import can_unpack, encoding_of, unpack
 from proxy.shell.planning import HeldConversations, Planned, Planner
 from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.relay.sends import (
-    EarlyBytes,
+    Arrived,
     PendingRequest,
     Sends,
     asking_for_plain,
@@ -63,23 +62,6 @@ _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
 AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
-
-
-class Arrived(Struct):
-    """A request as it came."""
-
-    wire: Wire
-    target: bytes
-    headers: Headers
-    received: Received
-    """Compressed or not."""
-    kept: Kept
-    """Keeps the request while it waits."""
-    access: ArtifactAccess = UNNAMED
-    early: EarlyBytes | None = None
-    """Takes bytes without content while the response is read."""
-    model: str = ""
-    """Used if the body names none."""
 
 
 class Served(Struct):
@@ -144,13 +126,13 @@ class Relay:
             return await self._as_it_came(came, headers, planned, record)
         kept, again = came.kept, None
         if planned.offered and self._retrieval.left_out:
-            pending = PendingRequest(came.target, headers, came.received, planned, kept)
+            pending = PendingRequest(came, headers, planned)
             planned, again = await ToolLoop(self._retrieval, self._send_round, pending, record, planned).catch_up()
         planned = await self._ready(planned, record)
         if planned.request.is_rewritten:  # as the client would have written it
             headers = without_encoding(headers)
             came.received.become(planned.request.body)
-        pending = PendingRequest(came.target, headers, came.received, planned, kept, again, early=came.early)
+        pending = PendingRequest(came, headers, planned, again)
         self._recorder.plan_made(record, planned)
         attempt = await self._answer(pending, record)
         if attempt.planned.offered and attempt.cure.kind is not AttemptKind.ORIGINAL:
@@ -225,7 +207,7 @@ class Relay:
         record.note_plan(pending.planned)
         planned = await self._ready(pending.planned, record)
         attempt = await self._answer(structs.replace(pending, planned=planned), record)
-        await pending.kept.rest()
+        await pending.came.kept.rest()
         problem = "" if attempt.outcome.is_accepted else f"HTTP {attempt.response.status}"
         return attempt.response, attempt.planned, problem
 
@@ -243,7 +225,8 @@ class Relay:
         """Send what the table of cures says until there is a response for the client. Raises ProxyError."""
         history: list[Attempt] = []
         cure, planned = FIRST, pending.planned
-        self._sends.check(planned)
+        if not planned.plan.may_be_sent:
+            raise self._sends.refusal(planned)
         while True:
             try:
                 response = await self._responded(pending, cure, planned, history, record)
@@ -253,7 +236,8 @@ class Relay:
                 raise
             try:
                 outcome = await self._outcome(response, cure, planned, pending, record)
-                planned = await self._sends.recounted(planned, outcome)
+                if outcome.is_too_long or outcome.verdict.is_suspect:
+                    planned = await self._sends.recounted(planned)
                 attempt = Attempt(cure, outcome, response.is_whole, planned=planned, response=response)
                 if cure is FIRST and outcome.is_final:  # nearly always
                     self._held.note(planned, outcome, response.evidence, planned.tenant)
@@ -293,15 +277,16 @@ class Relay:
     ) -> PeekedResponse:
         """The response to a send, read as far as needed to judge it; meanwhile the client may have its beginning,
         unless an earlier response still stands. Raises UpstreamError."""
-        pending.kept.hold(pending.received, planned, record)
+        pending.came.kept.hold(pending.came.received, planned, record)
         headers, body = pending.rendered(cure, planned)
-        outgoing = Outgoing(body, pending.kept.rest)
+        outgoing = Outgoing(body, pending.came.kept.rest)
         del body  # its response may take minutes
-        response = PeekedResponse.of(await self._send(pending.target, headers, outgoing, record), planned.wire)
+        response = PeekedResponse.of(await self._send(pending.came.target, headers, outgoing, record), planned.wire)
         may_begin = not (history and still_stands(history[-1], cure))
-        early = pending.early.pass_on if may_begin and pending.early is not None else None
+        early = pending.came.early if may_begin else None
+        pass_on = None if early is None else early.pass_on
         try:
-            await response.look(early, as_stream=planned.request.stream)
+            await response.look(pass_on, as_stream=planned.request.stream)
         except BaseException:
             await response.aclose()
             raise
@@ -312,7 +297,7 @@ class Relay:
     ) -> Outcome:
         """Judge a response. The request is needed again unless this is the first and plainly a reply; if it is lost,
         the client gets the response."""
-        kept = pending.kept
+        kept = pending.came.kept
         kept.wake()
         if kept.is_away and not (cure is FIRST and response.status < 400 and response.is_plainly_a_reply):
             await kept.back()

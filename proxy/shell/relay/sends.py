@@ -14,12 +14,12 @@ from msgspec import Struct, structs
 
 from proxy.config import Settings
 from proxy.core.models import Certainty
+from proxy.core.notices import UNNAMED, ArtifactAccess
 from proxy.core.overflow import (
     ALWAYS_SMALLER,
     ESTIMATED_SHARE,
     AttemptKind,
     Cure,
-    Outcome,
     OversizedPlan,
     Situation,
     Terms,
@@ -39,6 +39,7 @@ from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources import Kept
 from proxy.shell.telemetry import RequestRecord
 from proxy.shell.upstream import Headers
+from proxy.wire import Wire
 
 Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
 """Plans a request again, on other terms."""
@@ -52,29 +53,41 @@ class EarlyBytes(Struct):
     """Whether the client is known to want a stream; only then are comments sent while it waits."""
 
 
-class PendingRequest(Discreet, frozen=True):
-    """A request as it came, and the plan for it."""
+class Arrived(Struct):
+    """A request as it came."""
 
+    wire: Wire
     target: bytes
     headers: Headers
     received: Received
     """Compressed or not."""
+    kept: Kept
+    """Keeps the request while it waits."""
+    access: ArtifactAccess = UNNAMED
+    early: EarlyBytes | None = None
+    """Takes bytes without content while the response is read."""
+    model: str = ""
+    """Used if the body names none."""
+
+
+class PendingRequest(Discreet, frozen=True):
+    """A request as it came, and the plan for it."""
+
+    came: Arrived
+    headers: Headers
+    """For the upstream."""
     planned: Planned
     """What is sent first."""
-    kept: Kept
-    """Keeps all that is needed to send it again."""
     again: Again | None = None
     """Plans a request that holds a page which was read for the model: a goal makes the page smaller. The plan that
     follows knows no other page."""
     is_last: bool = False
     """Whether nothing is sent if it is refused."""
-    early: EarlyBytes | None = None
-    """Takes what a response sends before it has content; None: those bytes wait for the rest."""
 
     def rendered(self, cure: Cure, planned: Planned) -> tuple[Headers, bytes]:
         """Headers and body of one send."""
         if cure.kind is AttemptKind.ORIGINAL or not planned.changed:
-            return self.headers, self.received.body
+            return self.headers, self.came.received.body
         return without_encoding(self.headers), planned.body()
 
 
@@ -88,15 +101,9 @@ class Sends:
         self._store = store
         self._judge = judge
 
-    def check(self, planned: Planned) -> None:
-        """Raise ContextOverflow if nothing may be sent."""
-        if not planned.plan.may_be_sent:
-            raise self._refusal(planned)
-
-    async def recounted(self, refused: Planned, outcome: Outcome) -> Planned:
-        """The plan that was refused, counted exactly if its size may be the reason."""
-        is_of_size = outcome.is_too_long or outcome.verdict.is_suspect
-        return await self._planner.recounted(refused) if self._retries and is_of_size else refused
+    async def recounted(self, refused: Planned) -> Planned:
+        """The plan that was refused, counted exactly."""
+        return await self._planner.recounted(refused) if self._retries else refused
 
     async def following(self, pending: PendingRequest, history: Sequence[Attempt]) -> tuple[Cure, Planned] | None:
         """What is sent next; None if nothing is. Raises ContextOverflow if nothing is left that may be sent."""
@@ -120,7 +127,7 @@ class Sends:
                 planned = planned.left_to_the_upstream() or planned
             if not _may_replace(cure, planned, refused):
                 if cure.kind is AttemptKind.EMERGENCY and verdict.is_overflow:
-                    raise self._refusal(planned, verdict)
+                    raise self.refusal(planned, verdict)
                 if cure.keeps_to is None:
                     return None
                 # Nothing is over that limit by our measure: the refusal is cured as any other of its kind.
@@ -170,7 +177,7 @@ class Sends:
         planned = await again(refused, terms)
         return planned if await self._is_safe(planned) else await again(refused, _unkept(terms))
 
-    def _refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
+    def refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
         """The error for a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
         profile = planned.inputs.profile
         is_stated = refused.limit is not None and refused.unit is Unit.TOKENS

@@ -205,7 +205,7 @@ class ToolLoop(Struct):
     async def _read(self, calls: _Calls) -> _Read | None:
         """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
         try:
-            return await self._read_all(calls) if await self.pending.kept.back() else None
+            return await self._read_all(calls) if await self.pending.came.kept.back() else None
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
