@@ -372,13 +372,15 @@ def _tells_no_part(value: Any) -> bool:
     )
 
 
+def _choices(value: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in jsontext.listed(value.get("choices"))[:_MAX_CHOICES] if isinstance(one, dict)]
+
+
 def _has_output(value: dict[str, Any]) -> bool:
     """Whether a body or an event holds any output of a model, on any API."""
-    choices = value.get("choices")
     spoken = [value.get("delta")]
-    for choice in islice(choices if isinstance(choices, list) else (), _MAX_CHOICES):
-        if isinstance(choice, dict):
-            spoken += [choice.get("message"), choice.get("delta"), choice.get("text")]
+    for choice in _choices(value):
+        spoken += [choice.get("message"), choice.get("delta"), choice.get("text")]
     return any(map(value.get, _OUTPUT_MEMBERS)) or any(
         any(inner for name, inner in one.items() if name not in _NO_OUTPUT) if isinstance(one, dict) else bool(one)
         for one in spoken
@@ -391,11 +393,8 @@ def _says_success(value: Any) -> bool:
 
 
 def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
-    choices = value.get("choices")
-    inner = [value.get("incomplete_details"), value.get("delta"), *(choices if isinstance(choices, list) else ())]
-    for holder in islice((value, *inner), _MAX_CHOICES):
-        if not isinstance(holder, dict):
-            continue
+    inner = (value.get("incomplete_details"), value.get("delta"), *_choices(value))
+    for holder in (value, *(one for one in inner if isinstance(one, dict))):
         for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
             if isinstance(reason := holder.get(name), str):
                 found.endings.append(ErrorCode(joined(path, name), _ENDINGS.get(reason, reason)))

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 from msgspec import Struct, field, structs
 
-from proxy.core.compaction import Plan
 from proxy.core.conversation import Message, Size
 from proxy.core.notices import READING, Language, framed, say
 from proxy.core.overflow import Counted, Terms
@@ -203,20 +202,21 @@ class ToolLoop(Struct):
         return _Calls(_wanted(message), as_results, self.planned.plan.after.tokens)
 
     async def _read(self, calls: _Calls) -> _Read | None:
-        """The results of our calls, as much as fits. A defect of the proxy costs the page, not the response: None."""
+        """The results of our calls, as much as fits beside what may follow. A defect of the proxy costs the page, not
+        the response: None."""
         try:
-            return await self._read_all(calls) if await self.pending.came.kept.back() else None
+            if not await self.pending.came.kept.back():
+                return None
+            self.count += 1
+            self.record.retrieval_rounds = self.count
+            for share in _SHARES:
+                read = await self._with_pages(calls, share)
+                plan = read.planned.plan
+                if plan.budget.admits(plan.after + Size(min(_NEXT_TOKENS, plan.budget.room_tokens // 20))):
+                    break
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
-
-    async def _read_all(self, calls: _Calls) -> _Read:
-        self.count += 1
-        self.record.retrieval_rounds = self.count
-        for share in _SHARES:
-            read = await self._with_pages(calls, share)
-            if _leaves_room(read.planned.plan):
-                break
         for artifact, text in read.texts:
             self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
         return read
@@ -268,12 +268,6 @@ def _wanted(message: AssistantMessage) -> list[Wanted | None]:
 def _hash_of(message: Message) -> int:
     """A hash of what a client repeats of a message; it moves cache marks, which may turn a text into a block."""
     return hash((message.role, message.answers, *(text for _, text in message.texts())))
-
-
-def _leaves_room(plan: Plan) -> bool:
-    """Whether a plan fits, and what follows will."""
-    left = Size(min(_NEXT_TOKENS, plan.budget.room_tokens // 20))
-    return plan.budget.admits(plan.after + left)
 
 
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
