@@ -92,8 +92,9 @@ _TOOL: Final = Diagnosis(
 
 def doctor(settings: Settings, model: str | None, api: str | None = None, agent: Agent | None = None) -> int:
     """Check everything that a request needs; the exit status. `api`: what the default upstream speaks, by its name in
-    settings; None: chat completions. `agent`: whether it has room in the window, too."""
+    settings; None: chat completions. `agent`: whether it has room in the window, too. Raises SettingsError."""
     configure_logging(_LOG, sys.stderr)
+    settings = with_secret(settings)
     states: set[tuple[str, State]] = set()
     for about, state, text, advice in examined(settings, model, api, agent):
         print(f"{state:<8}{about:<11}{plain(text)}")

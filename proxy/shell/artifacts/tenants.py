@@ -29,8 +29,8 @@ OWNER_FILE: Final = "owner-secret"
 SECRET_KEY: Final = f"{META}/{OWNER_FILE}"
 """Where 0.2 kept the secret in a store at `artifacts.url`."""
 _MISSING: Final = (
-    "server.secret: must be set with artifacts.url or state.url, to the same 64 hexadecimal digits on all replicas: "
-    "openssl rand -hex 32"
+    "server.secret: must be set with artifacts.url or state.url, to the same 64 hexadecimal digits on all replicas; "
+    "`openssl rand -hex 32` prints some"
 )
 
 
