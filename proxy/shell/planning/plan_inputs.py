@@ -113,8 +113,7 @@ class KnownInputs:
     def __init__(self, pipelines: Pipelines, models: ModelResolver) -> None:
         self._pipelines = pipelines
         self._profile_of, self._ratio_of = models.profile, models.ratio
-        self._limits_of: dict[tuple[str, int, int | None, float, bool], _Limits] = {}
-        self._limits_by_profile: dict[tuple[int, str, int | None], tuple[ModelProfile, _Limits]] = {}
+        self._limits_of: dict[tuple[int, str, int | None], _Limits] = {}
         """Keyed by the identity of a profile, which is another object as soon as anything else is known of its
         model, the tenant, whose ratio may be its own, and the reply limit."""
         self._count, self._text_bytes = 0, 0
@@ -143,23 +142,20 @@ class KnownInputs:
         known_of, supposed, reply_tokens = (request.known_as, tenant), terms.supposed, request.reply_tokens
         profile = self._profile_of(*known_of) if supposed is None else self._profile_of(*known_of, supposed)
         if terms.window_tokens is not None:
-            return self._found(_within(profile, terms.window_tokens), tenant, reply_tokens)
-        of_profile = self._limits_by_profile.get((id(profile), tenant, reply_tokens))
-        if of_profile is not None and of_profile[0] is profile:
-            return of_profile[1]
-        found = self._found(profile, tenant, reply_tokens)
-        if supposed is None:
+            profile = _within(profile, terms.window_tokens)
+        key = (id(profile), tenant, reply_tokens)
+        found = self._limits_of.get(key)
+        if found is not None and found.profile is profile:
+            return found
+        found = self._limits_for(profile, tenant, reply_tokens)
+        if supposed is None and terms.window_tokens is None:
             self._make_room(0)
-            self._limits_by_profile[id(profile), tenant, reply_tokens] = profile, found
+            self._limits_of[key] = found
         return found
 
-    def _found(self, profile: ModelProfile, tenant: str, reply_tokens: int | None) -> _Limits:
+    def _limits_for(self, profile: ModelProfile, tenant: str, reply_tokens: int | None) -> _Limits:
         texts = counter_for(profile.tokenizer, profile.model)
         ratio, calibrated = self._ratio_of(profile, tenant)
-        key = (profile.known_as, profile.window_tokens, reply_tokens, ratio, calibrated)
-        known = self._limits_of.get(key)
-        if known is not None and (known.profile is profile or known.profile == profile):  # of another tenant
-            return known
         own = with_images_of(profile.model, texts, profile.least_image_tokens)
         exact = own.exact or (calibrated and not profile.cuts_silently)
         apart = self._pipelines.reply_is_apart(profile.model)
@@ -167,20 +163,16 @@ class KnownInputs:
             profile, reply_tokens, exact=exact, rules=self._pipelines.rules, ratio=ratio, reply_is_apart=apart
         )
         rough_bytes = 0 if isinstance(texts, ByteClassCounter) else _ROUGH_BYTES_PER_TOKEN * budget.usable_tokens
-        self._make_room(0)
         if not texts.exact or has_open_weights(profile.model):
             rough_bytes = min(rough_bytes, MAX_UNSURE_BYTES)
-        self._limits_of[key] = found = _Limits(
-            profile, profile.preamble.encode("utf-8", "replace"), own, rough_bytes, budget, {}
-        )
-        return found
+        return _Limits(profile, profile.preamble.encode("utf-8", "replace"), own, rough_bytes, budget, {})
 
     def _make_room(self, text_bytes: int) -> None:
         """Make room for one more entry; if there are too many, all are forgotten."""
         self._count += 1
         self._text_bytes += text_bytes
         if self._count > MAX_KNOWN_INPUTS or self._text_bytes > MAX_KNOWN_TEXT_BYTES:
-            self._limits_of, self._limits_by_profile = {}, {}
+            self._limits_of = {}
             self._count, self._text_bytes = 1, text_bytes
 
     def _built(self, wire: Wire, limits: _Limits, terms: Terms, texts: _Texts, *, roughly: bool) -> PlanInputs:
