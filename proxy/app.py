@@ -40,12 +40,20 @@ from proxy.shell.endpoints import (
     listens_here_only,
     upstream_problem,
 )
-from proxy.shell.models import Learning, ModelResolver, Prices
+from proxy.shell.models import ModelResolver, Prices
 from proxy.shell.operator import Explainer, Overview, Priced
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.references import FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
-from proxy.shell.resources import WaitingRoom, Workload, configure_logging, give_memory_back, logger, tune_interpreter
+from proxy.shell.resources import (
+    WaitingRoom,
+    Workload,
+    configure_logging,
+    give_memory_back,
+    logger,
+    recurring,
+    tune_interpreter,
+)
 from proxy.shell.telemetry import FILE_NAME, History, Recorder
 from proxy.shell.telemetry.metrics import Metrics
 
@@ -68,23 +76,14 @@ async def _prepare_for_refusals() -> None:
     await asyncio.to_thread(prepare)
 
 
-async def _follow(learning: Learning) -> None:
-    """Look in a thread: the disk may be slow."""
-    while True:
-        await asyncio.sleep(REFRESH_SECONDS)
-        await asyncio.to_thread(learning.refresh)
-
-
 async def _show_load(services: Services) -> None:
-    while True:
-        await asyncio.sleep(SHOW_SECONDS)
-        waiting = services.room.waiting
-        services.metrics.set_levels(
-            queued_requests=services.workload.queued,
-            waiting_requests=waiting.requests,
-            waiting_compressed_requests=waiting.compressed,
-            waiting_bytes=waiting.memory_bytes,
-        )
+    waiting = services.room.waiting
+    services.metrics.set_levels(
+        queued_requests=services.workload.queued,
+        waiting_requests=waiting.requests,
+        waiting_compressed_requests=waiting.compressed,
+        waiting_bytes=waiting.memory_bytes,
+    )
 
 
 class Inherited(Struct):
@@ -194,13 +193,14 @@ async def _running(
             at_the_end.push_async_callback(close)
         for one in models:
             one.start()
-            at_the_end.callback(asyncio.create_task(_follow(one.learning)).cancel)
         if sharing is not None:
             await at_the_end.enter_async_context(sharing.running())
         for work in (
+            # In a thread: the disk may be slow.
+            *(recurring(REFRESH_SECONDS, functools.partial(asyncio.to_thread, one.learning.refresh)) for one in models),
+            recurring(SHOW_SECONDS, functools.partial(_show_load, services)),
             history.write_for_ever(),
             give_memory_back(services.workload),
-            _show_load(services),
             _prepare_for_refusals(),
             look_after(settings.data_dir, shared.tenants, folder),
         ):

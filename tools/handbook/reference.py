@@ -285,6 +285,7 @@ EVENTS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         ("planning_failed", "reference_failed", "judging_failed", "request_failed"),
         "a defect of the proxy; the request is sent unchanged if possible",
     ),
+    (("recurring_failed",), "a defect of the proxy in work that recurs, such as reading lessons; it is done again"),
     (("mcp_failed",), "the SDK of MCP reports a failure of its own; only its kind, as its words may quote a client"),
     (("metrics_not_shared",), "no folder for temporary files: each worker's `/metrics` reports its own figures"),
     (

@@ -4,11 +4,11 @@ from proxy.shell.resources.bounded import BoundedMap, with_newest
 from proxy.shell.resources.logs import configure_logging, logger, write_lines_for
 from proxy.shell.resources.threads import (
     NotWanted,
-    Recurring,
     Threads,
     TooSlow,
     UnderWay,
     in_thread,
+    recurring,
     while_wanted,
 )
 from proxy.shell.resources.waiting import Kept, Waiting, WaitingRoom
@@ -20,7 +20,6 @@ __all__ = [
     "BoundedMap",
     "Kept",
     "NotWanted",
-    "Recurring",
     "Share",
     "SharedFile",
     "Threads",
@@ -35,6 +34,7 @@ __all__ = [
     "give_memory_back",
     "in_thread",
     "logger",
+    "recurring",
     "remove_unfinished",
     "replace_file",
     "tune_interpreter",

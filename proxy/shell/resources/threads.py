@@ -1,9 +1,8 @@
 """Threads for work that may never finish (a dead disk, a bucket or a name server that does not respond) and for work on
-a request, which stops when the client has left; and tasks for recurring work beside the requests.
+a request, which stops when the client has left; and recurring work beside the requests.
 
-Rule: the process can exit while a thread hangs; it waits briefly, so that work that is nearly done gets done. A task
-ends when it is stopped, even if a library swallows the cancellation. Work on a request stops at the next message at the
-latest, and lets other requests go first between two messages.
+Rule: the process can exit while a thread hangs; it waits briefly, so that work that is nearly done gets done. Work on a
+request stops at the next message at the latest, and lets other requests go first between two messages.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from proxy.core.conversation import Edit, Message
 from proxy.core.notices import Notices
+from proxy.shell.resources.logs import logger
 
 EXIT_SECONDS: Final = 2.0
 """Longest wait for all threads together at exit; writing an artifact takes milliseconds."""
@@ -124,32 +124,14 @@ def _leave() -> None:
         thread.join(max(0.0, until - time.monotonic()))
 
 
-class Recurring:
-    """One piece of work, over and over."""
-
-    def __init__(self, once: Callable[[], Awaitable[None]], name: str) -> None:
-        """`once`: waits until the work is due, and does it; never raises. `name`: of the task, for a list of
-        them."""
-        self._once = once
-        self._name = name
-        self._task: asyncio.Task[None] | None = None
-        self._is_stopping = False
-
-    def start(self) -> None:
-        """Do it from now on."""
-        self._is_stopping = False
-        self._task = asyncio.create_task(self._for_ever(), name=self._name)
-
-    async def stop(self) -> None:
-        """Do it no more; what is under way is cancelled. Does nothing if it was never started."""
-        self._is_stopping = True
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _for_ever(self) -> None:
-        while not self._is_stopping:
-            await self._once()
+async def recurring(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+    """Do this every so many seconds, until the task is cancelled; a failure is logged, and the work done again."""
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except Exception:
+            logger().exception("recurring_failed")
 
 
 _given_up: ContextVar[threading.Event | None] = ContextVar("given_up", default=None)

@@ -1,7 +1,6 @@
 """Threads that need no join."""
 
 import asyncio
-import contextlib
 import os
 import subprocess
 import sys
@@ -11,9 +10,10 @@ from functools import partial
 from textwrap import dedent
 
 import pytest
+from structlog.testing import capture_logs
 from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.shell.resources import Recurring, Threads, TooSlow
+from proxy.shell.resources import Threads, TooSlow, recurring
 
 
 def ran(program, *arguments):
@@ -145,40 +145,18 @@ async def test_without_another_thread_nothing_is_taken(monkeypatch):
     assert await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 2)) == (3, 1)
 
 
-async def test_it_is_done_again_and_again_until_it_is_stopped():
+async def test_recurring_work_is_done_again_after_a_failure_which_is_logged():
     done = asyncio.Queue[None]()
 
     async def once():
-        await asyncio.sleep(0)
         done.put_nowait(None)
+        raise KeyError("x")
 
-    work = Recurring(once, "counting")
-    work.start()
-    for _ in range(3):
-        await done.get()
-    assert "counting" in {task.get_name() for task in asyncio.all_tasks()}
-    await work.stop()
-    assert "counting" not in {task.get_name() for task in asyncio.all_tasks()}
-
-
-async def test_it_ends_even_if_the_cancellation_is_swallowed_and_may_be_started_again():
-    begun = asyncio.Queue[None]()
-
-    async def deaf():
-        begun.put_nowait(None)
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.Event().wait()
-
-    work = Recurring(deaf, "deaf")
-    for _ in range(2):
-        work.start()
-        await begun.get()
-        await work.stop()
-        assert begun.empty()
-
-
-async def test_what_was_never_started_can_be_stopped():
-    async def never():
-        raise AssertionError
-
-    assert await Recurring(never, "never").stop() is None
+    with capture_logs() as log:
+        task = asyncio.create_task(recurring(0, once))
+        for _ in range(3):
+            await done.get()
+        task.cancel()
+        await asyncio.wait([task])
+    assert {line["event"] for line in log} == {"recurring_failed"}
+    assert task.cancelled()
