@@ -726,7 +726,7 @@ def test_a_rate_limit_beside_an_overflow_lends_it_no_number(template, rate, pair
         ("image inputs are not supported with n > 1", True, False),
         ("image input is not supported", False, False),
         (
-            "image urls are only allowed with role user, but this message with role tool has one",
+            "image urls are only allowed for role user, but this message with role tool contains an image",
             False,
             True,
         ),
