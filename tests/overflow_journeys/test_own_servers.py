@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from support.overflow_stage import client, serving, staged
+from support.overflow_stage import Stage, client, serving
 from support.overflow_words import QUESTION, SYSTEM, conversation, estimate, too_long
 from support.upstream.ollama_server import OllamaOverChat
 from support.upstream.scenes import COMPLETION, accepting, saying
@@ -133,17 +133,16 @@ async def test_half_of_a_window_is_not_the_window(tmp_path: Path, left: int) -> 
         assert lessons_in(world) == {facts.CUT_TO: 2 * (left // 1_024) * 1_024}
 
 
-async def test_a_user_message_that_the_server_has_cut_off_itself_is_an_overflow(tmp_path: Path) -> None:
+async def test_a_user_message_that_the_server_has_cut_off_itself_is_an_overflow(stage: Stage) -> None:
     """https://github.com/ollama/ollama/issues/18107"""
     lost = b'{"error":"no user query found in messages"}'
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(500, lost), accepting)
-        assert (await stage.ask(LONG)).attempts == "2"
-        stage.model.plays(saying(500, lost))
-        only_results = json.loads(LONG)
-        only_results["messages"] = [one for one in only_results["messages"] if one["role"] != "user"]
-        answer = await stage.ask(json.dumps(only_results).encode())
-        assert (answer.status, answer.body) == (500, lost)
+    stage.model.plays(saying(500, lost), accepting)
+    assert (await stage.ask(LONG)).attempts == "2"
+    stage.model.plays(saying(500, lost))
+    only_results = json.loads(LONG)
+    only_results["messages"] = [one for one in only_results["messages"] if one["role"] != "user"]
+    answer = await stage.ask(json.dumps(only_results).encode())
+    assert (answer.status, answer.body) == (500, lost)
 
 
 async def test_after_a_stream_the_next_turn_knows(tmp_path: Path) -> None:

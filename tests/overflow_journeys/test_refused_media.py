@@ -181,17 +181,16 @@ async def test_with_learning_off_it_is_healed_each_time(tmp_path: Path) -> None:
             assert (await stage.ask(asking(image_part()))).attempts == "2"
 
 
-async def test_images_of_results_are_healed_like_those_of_users(tmp_path: Path) -> None:
+async def test_images_of_results_are_healed_like_those_of_users(stage: Stage) -> None:
     messages = [
         {"role": "user", "content": "Take a picture."},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "call_1", "content": [mcp_block()]},
     ]
-    async with staged(tmp_path) as stage:
-        stage.model.plays(refusing(422, "unknown variant `image`, expected `text`"), accepting)
-        answer = await stage.ask(json.dumps({"model": "m", "messages": messages}).encode())
-        assert answer.status == 200
-        assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png (artifact:tool_shot_")
+    stage.model.plays(refusing(422, "unknown variant `image`, expected `text`"), accepting)
+    answer = await stage.ask(json.dumps({"model": "m", "messages": messages}).encode())
+    assert answer.status == 200
+    assert parts_of(stage.model.bodies[1]).startswith("[cannot read] image.png (artifact:tool_shot_")
     assert answer.body == COMPLETION
 
 

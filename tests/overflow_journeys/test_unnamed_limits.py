@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
-from support.overflow_stage import Stage, staged
+from support.overflow_stage import Stage
 from support.overflow_words import conversation, estimate, raw_messages, without_numbers
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, EVENTS, STREAM, accepting, saying
@@ -64,18 +63,17 @@ SAYINGS = pytest.mark.parametrize("refusal", [without_numbers(), b""], ids=["wor
 
 
 @SAYINGS
-async def test_a_growing_session_meets_few_refusals_and_then_none(tmp_path: Path, refusal: bytes) -> None:
+async def test_a_growing_session_meets_few_refusals_and_then_none(stage: Stage, refusal: bytes) -> None:
     server = Unnamed(20_000, refusal)
     body, attempts = json.loads(conversation(12_000, exchanges=30, model="m")), []
-    async with staged(tmp_path) as stage:
-        for turn in range(120):
-            stage.model.plays(server, server)
-            answer = await stage.ask(json.dumps(body).encode())
-            assert answer.status == 200
-            attempts.append(answer.attempts)
-            call = {"id": f"c{turn}", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
-            result = {"role": "tool", "tool_call_id": f"c{turn}", "content": f"{turn}: " + "it waited and wrote; " * 70}
-            body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    for turn in range(120):
+        stage.model.plays(server, server)
+        answer = await stage.ask(json.dumps(body).encode())
+        assert answer.status == 200
+        attempts.append(answer.attempts)
+        call = {"id": f"c{turn}", "type": "function", "function": {"name": "read_log", "arguments": "{}"}}
+        result = {"role": "tool", "tool_call_id": f"c{turn}", "content": f"{turn}: " + "it waited and wrote; " * 70}
+        body["messages"] += [{"role": "assistant", "content": None, "tool_calls": [call]}, result]
     assert len(server.refused) <= 3, server.refused
     assert attempts.count("1") >= len(attempts) - 3
     assert max(server.taken[-30:]) > 0.85 * server.limit, "and the limit is found nearly"
@@ -83,10 +81,9 @@ async def test_a_growing_session_meets_few_refusals_and_then_none(tmp_path: Path
 
 @SAYINGS
 @pytest.mark.parametrize("limit", [17_000, 9_000, 4_000])
-async def test_a_session_that_is_already_long_converges(tmp_path: Path, refusal: bytes, limit: int) -> None:
+async def test_a_session_that_is_already_long_converges(stage: Stage, refusal: bytes, limit: int) -> None:
     server = Unnamed(limit, refusal)
-    async with staged(tmp_path) as stage:
-        seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
+    seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
     failed = [status for status, _ in seen if status != 200]
     assert len(failed) <= 2, seen
     assert seen[-6:] == [(200, "1")] * 6
@@ -94,10 +91,9 @@ async def test_a_session_that_is_already_long_converges(tmp_path: Path, refusal:
 
 
 @pytest.mark.parametrize("limit", [36_000, 17_000, 9_000])
-async def test_a_refusal_that_states_only_its_excess_is_met_once(tmp_path: Path, limit: int) -> None:
+async def test_a_refusal_that_states_only_its_excess_is_met_once(stage: Stage, limit: int) -> None:
     server = Unnamed(limit, EXCESS)
-    async with staged(tmp_path) as stage:
-        seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
+    seen = [await server.turn(stage, 40_000 + 100 * number) for number in range(12)]
     assert seen == [(200, "2")] + [(200, "1")] * 11
     assert max(server.taken) > limit / 3
 
@@ -111,15 +107,14 @@ async def test_an_excess_over_most_of_the_prompt_is_met_however_tokens_are_estim
 
 
 @SAYINGS
-async def test_the_second_send_is_what_the_next_turn_continues_from(tmp_path: Path, refusal: bytes) -> None:
+async def test_the_second_send_is_what_the_next_turn_continues_from(stage: Stage, refusal: bytes) -> None:
     server = Unnamed(30_000, refusal)
-    async with staged(tmp_path) as stage:
-        body, sent = json.loads(conversation(50_000, exchanges=60, model="m")), list[list[bytes]]()
-        for _ in range(2):
-            stage.model.plays(server, server)
-            assert (await stage.ask(json.dumps(body).encode())).status == 200
-            sent.append(raw_messages(stage.model.bodies[-1]))
-            body["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+    body, sent = json.loads(conversation(50_000, exchanges=60, model="m")), list[list[bytes]]()
+    for _ in range(2):
+        stage.model.plays(server, server)
+        assert (await stage.ask(json.dumps(body).encode())).status == 200
+        sent.append(raw_messages(stage.model.bodies[-1]))
+        body["messages"] += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
     assert sent[1][: len(sent[0])] == sent[0]
     assert (len(server.refused), len(server.taken)) == (1, 2)
 
@@ -128,22 +123,21 @@ async def test_the_second_send_is_what_the_next_turn_continues_from(tmp_path: Pa
 @pytest.mark.parametrize("size", [60, 200])
 @pytest.mark.parametrize("burst", [0, 40])
 async def test_no_turn_of_a_growing_conversation_ends_in_a_refusal(
-    tmp_path: Path, limit: int, size: int, burst: int
+    stage: Stage, limit: int, size: int, burst: int
 ) -> None:
     """However much comes in one turn: what was accepted before is accepted again."""
     server = Unnamed(limit, without_numbers())
     body, sends = json.loads(conversation(3_000, exchanges=8, model="m")), 0
-    async with staged(tmp_path) as stage:
-        for turn in range(20):
-            stage.model.plays(server, server)
-            assert (await stage.ask(json.dumps(body).encode())).status == 200, (turn, server.refused, server.taken)
-            sends += len(stage.model.bodies)
-            ids = [f"c{turn}_{number}" for number in range(burst if burst and turn % 7 == 5 else 1)]
-            function = {"name": "read_log", "arguments": "{}"}
-            calls = [{"id": one, "type": "function", "function": function} for one in ids]
-            text = " it waited and wrote; " * size
-            results = [{"role": "tool", "tool_call_id": one, "content": one + text} for one in ids]
-            body["messages"] += [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+    for turn in range(20):
+        stage.model.plays(server, server)
+        assert (await stage.ask(json.dumps(body).encode())).status == 200, (turn, server.refused, server.taken)
+        sends += len(stage.model.bodies)
+        ids = [f"c{turn}_{number}" for number in range(burst if burst and turn % 7 == 5 else 1)]
+        function = {"name": "read_log", "arguments": "{}"}
+        calls = [{"id": one, "type": "function", "function": function} for one in ids]
+        text = " it waited and wrote; " * size
+        results = [{"role": "tool", "tool_call_id": one, "content": one + text} for one in ids]
+        body["messages"] += [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
     assert sends <= 20 + 5, server.refused
 
 
@@ -155,17 +149,16 @@ async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(stage: S
 
 
 @pytest.mark.parametrize("refusal", [without_numbers(), b"data: " + without_numbers() + b"\n\n"], ids=["400", "event"])
-async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(tmp_path: Path, refusal: bytes) -> None:
+async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(stage: Stage, refusal: bytes) -> None:
     """Codex offers `web_search` with each request: what was refused is the prompt that was sent."""
     attempts = []
-    async with staged(tmp_path) as stage:
-        for turn in range(12):
-            body = conversation(18_000 + 2_500 * turn, exchanges=60, model="m", stream=True, tools=[WEB_SEARCH])
-            refused = saying(200, refusal, EVENTS) if refusal.startswith(b"data") else saying(400, refusal)
-            stage.model.plays(*[limited(22_000, refused)] * 2)
-            answer = await stage.ask(body)
-            assert (answer.status, answer.body) == (200, STREAM)
-            attempts.append(answer.attempts)
+    for turn in range(12):
+        body = conversation(18_000 + 2_500 * turn, exchanges=60, model="m", stream=True, tools=[WEB_SEARCH])
+        refused = saying(200, refusal, EVENTS) if refusal.startswith(b"data") else saying(400, refusal)
+        stage.model.plays(*[limited(22_000, refused)] * 2)
+        answer = await stage.ask(body)
+        assert (answer.status, answer.body) == (200, STREAM)
+        attempts.append(answer.attempts)
     assert attempts.count("2") <= 2, attempts
 
 
@@ -177,19 +170,18 @@ async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(
         assert (await stage.ask(body)).status == 200
 
 
-async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(tmp_path: Path) -> None:
+async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(stage: Stage) -> None:
     """Prompt and reply together may be too much, so less of each is asked for, and what was asked for is known."""
-    async with staged(tmp_path) as stage:
-        statuses = []
-        for _ in range(3):
-            stage.model.plays(*[limited(7_500, saying(400, without_numbers()))] * 2)
-            body = conversation(14_000, exchanges=60, model="m", tools=[WEB_SEARCH], max_tokens=20_000)
-            statuses.append((await stage.ask(body)).status)
+    statuses = []
+    for _ in range(3):
+        stage.model.plays(*[limited(7_500, saying(400, without_numbers()))] * 2)
+        body = conversation(14_000, exchanges=60, model="m", tools=[WEB_SEARCH], max_tokens=20_000)
+        statuses.append((await stage.ask(body)).status)
     assert statuses in ([200] * 3, [400, 200, 200])
     assert all(json.loads(sent)["max_tokens"] < 7_500 for sent in stage.model.bodies[1::2])
 
 
-async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path) -> None:
+async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(stage: Stage) -> None:
     """Text of people, which is sent over a stated window by an estimate alone, because that may be half over."""
     words = "the unit started and wrote its state, then it waited for the next message to arrive; "
 
@@ -198,13 +190,12 @@ async def test_text_over_a_limit_that_was_inferred_is_cut_at_once(tmp_path: Path
         return json.dumps({"model": "m", "messages": text}).encode()
 
     server = Unnamed(6_000, without_numbers())
-    async with staged(tmp_path) as stage:
-        attempts = []
-        for number in range(14):
-            stage.model.plays(server, server)
-            answer = await stage.ask(request_body(420 + number))
-            assert answer.status == 200
-            attempts.append(answer.attempts)
+    attempts = []
+    for number in range(14):
+        stage.model.plays(server, server)
+        answer = await stage.ask(request_body(420 + number))
+        assert answer.status == 200
+        attempts.append(answer.attempts)
     assert attempts.count("2") <= 3
     assert attempts[-8:] == ["1"] * 8
 
@@ -219,12 +210,11 @@ async def test_a_second_key_is_not_bound_by_the_search_of_the_first(stage: Stage
     assert stage.model.bodies == [body]
 
 
-async def test_the_proxys_own_refusal_states_no_invented_figure(tmp_path: Path) -> None:
+async def test_the_proxys_own_refusal_states_no_invented_figure(stage: Stage) -> None:
     refusal = without_numbers()
     hopeless = {"model": "m", "messages": [{"role": "system", "content": "Never leave this out. " * 4_000}]}
-    async with staged(tmp_path) as stage:
-        stage.model.plays(saying(400, refusal), saying(400, refusal))
-        answer = await stage.ask(json.dumps(hopeless).encode())
+    stage.model.plays(saying(400, refusal), saying(400, refusal))
+    answer = await stage.ask(json.dumps(hopeless).encode())
     message = json.loads(answer.body)["error"]["message"]
     assert answer.status == 400
     assert json.loads(refusal)["error"]["message"] in message
