@@ -87,14 +87,7 @@ def test_what_is_removed_is_gone_for_all_with_all_that_was_known_of_it(folder, r
 def test_an_empty_store_is_no_mistake(tmp_path, run):
     status, output, _ = run("ls")
     assert status == 0
-    assert output.split() == [
-        b"folder",
-        str(tmp_path / "data" / "tool-output").encode(),
-        b"total",
-        b"0",
-        b"bytes",
-        b"0",
-    ]
+    assert output.decode().split() == ["folder", str(tmp_path / "data" / "tool-output"), "total", "0", "bytes", "0"]
     assert run("rm", LOG.id)[0] == 1
     assert not (tmp_path / "data").exists()
 

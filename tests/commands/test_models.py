@@ -87,12 +87,20 @@ def test_the_limits_of_tool_results_are_shown_with_the_share_of_the_window(print
     assert large["never"] == ["Task"]
 
 
+@pytest.mark.parametrize(
+    ("response", "name", "said"),
+    [
+        ({"status_code": 500}, "m-1", r"^reason +it answered 500$(.|\n)*^window_tokens +128000 "),
+        ({"status_code": 401}, None, "^Neither the configuration nor the upstream names a model"),
+        ({"json": [{"id": "\x1b[31mred\r[bold]x[/]"}]}, None, r"^  \ufffd\[31mred\ufffd\[bold\]x\[/\] "),
+    ],
+)
 @respx.mock
-def test_an_upstream_that_does_not_answer_is_named_and_the_rest_is_shown(printed):
-    respx.get(f"{BASE}/models").respond(500)
-    out = printed("m-1")
-    assert "128000" in out
-    assert re.search(r"^reason +it answered 500$", out, re.MULTILINE)
+def test_what_an_upstream_fails_to_say_is_named_and_a_foreign_name_steers_no_terminal(printed, response, name, said):
+    respx.get(f"{BASE}/models").respond(**response)
+    out = printed(name)
+    assert re.search(said, out, re.MULTILINE)
+    assert not set("\x1b\r") & set(out)
 
 
 @respx.mock
@@ -105,20 +113,6 @@ def test_without_a_name_the_models_of_configuration_and_upstream_are_a_table(pri
     assert "guessed" not in table[-2]
     assert "--context-window N" in advice
     assert "m-*" not in out
-
-
-@respx.mock
-def test_an_empty_result_is_reported(printed):
-    respx.get(f"{BASE}/models").respond(401)
-    assert "Neither the configuration nor the upstream names a model" in printed()
-
-
-@respx.mock
-def test_a_foreign_name_does_not_steer_the_terminal(printed):
-    respx.get(f"{BASE}/models").respond(json=[{"id": "\x1b[31mred\r[bold]x[/]"}])
-    out = printed()
-    assert "\x1b" not in out
-    assert "\N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}[bold]x[/]" in out
 
 
 @respx.mock

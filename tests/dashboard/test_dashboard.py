@@ -237,15 +237,22 @@ def test_the_keyboard_goes_down_the_list_opens_and_comes_back(page):
     assert "context length exceeded" in page.value("document.activeElement.innerText")
 
 
-def test_an_address_can_name_a_request(page, stage):
-    page.open(f"{root(stage)}/?{uuid.uuid4()}#turn-3")
-    page.until("document.querySelector('#detail-title')")
-    assert "turn-3" in shown(page, "#detail-title")
-
-
-def test_an_address_that_names_nothing_shows_the_requests(page, stage):
-    page.open(f"{root(stage)}/?{uuid.uuid4()}#100%")
-    page.until("document.querySelectorAll('#requests .row').length === 14")
+@pytest.mark.parametrize(
+    ("address", "shows"),
+    [
+        ("turn-3", "document.querySelector('#detail-title')?.innerText.includes('turn-3')"),
+        ("100%", "document.querySelectorAll('#requests .row').length === 14"),
+        (
+            "?q=turn-1&request=turn-11",
+            "document.querySelectorAll('#requests .row').length === 3 && document.querySelector('#detail-title')"
+            " && document.querySelector('#words').value === 'turn-1'",
+        ),
+        ("?view=conversations", "document.querySelector('.conversation')"),
+    ],
+)
+def test_an_address_can_name_a_request_a_view_and_what_is_searched_for(page, stage, address, shows):
+    page.open(f"{root(stage)}/?{uuid.uuid4()}#{address}")
+    page.until(shows)
 
 
 def test_names_in_a_request_are_text(page):
@@ -467,14 +474,6 @@ def test_a_key_is_tried_in_each_header_that_clients_send_it_in(page, header):
     page.value("chooseHeader('tool_x', 'the key').then(() => { window.chosen = agentKey[0]; })")
     page.until(f"window.chosen === '{header}'")
     assert page.value("window.asked").index(header) == len(page.value("window.asked")) - 1
-
-
-def test_an_address_can_name_a_view_and_what_is_searched_for(page, stage):
-    page.open(f"{root(stage)}/?{uuid.uuid4()}#?q=turn-1&request=turn-11")
-    page.until(f"{ROWS}.length === 3 && document.querySelector('#detail-title')")
-    assert page.value("document.querySelector('#words').value") == "turn-1"
-    page.open(f"{root(stage)}/?{uuid.uuid4()}#?view=conversations")
-    page.until("document.querySelector('.conversation')")
 
 
 def test_requests_are_grouped_by_conversation_with_their_growth(page):
