@@ -360,12 +360,16 @@ def proxy_of(place):
     return found.pid
 
 
-def test_ctrl_c_is_the_agents_and_its_exit_status_passes(place, terminal):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_ctrl_c_and_a_signal_to_the_process_are_the_agents_and_its_exit_status_passes(place, terminal, number):
     terminal.wait_for_agent()
     proxy = proxy_of(place)
-    terminal.types(b"\x03")
+    if number == signal.SIGINT:
+        terminal.types(b"\x03")
+    else:
+        os.kill(int(terminal.wait_for("job").split()[1]), number)
     assert "ended 5\n" in terminal.wait_for("ended")
-    assert (place.work / "got").read_text() == f"{int(signal.SIGINT)}\n"
+    assert (place.work / "got").read_text() == f"{int(number)}\n"
     assert not is_alive(proxy)
 
 
@@ -395,16 +399,6 @@ def test_a_closed_terminal_ends_all_of_it(place, terminal):
     terminal.hang_up()
     wait_until(lambda: not any(map(is_alive, (agent, proxy, job))))
     assert (place.work / "got").read_text() == f"{int(signal.SIGHUP)}\n"
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_to_the_process_is_the_agents(place, terminal, number):
-    terminal.wait_for_agent()
-    proxy = proxy_of(place)
-    os.kill(int(terminal.wait_for("job").split()[1]), number)
-    assert "ended 5\n" in terminal.wait_for("ended")
-    assert (place.work / "got").read_text() == f"{int(number)}\n"
-    assert not is_alive(proxy)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent has been killed")

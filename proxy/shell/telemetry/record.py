@@ -106,8 +106,8 @@ _EXPLAINED: Final = frozenset(
 
 
 class _Progress:
-    """What the figures of a request are made from while it runs. In slots, so that the dictionary of a record holds its
-    described fields and nothing else. Times are seconds of `time.perf_counter`."""
+    """What the figures of a request are made from, until they are written. In slots, so that the dictionary of a record
+    holds its described fields and nothing else. Times are seconds of `time.perf_counter`."""
 
     started: float
     received: float | None
