@@ -156,12 +156,12 @@ def _started(
 ) -> Iterator[Announcement]:
     """A proxy that ends with the block, or with this process. Raises CannotRun."""
     log = _log(settings)
-    flags = ["--upstream", upstream.base_url, "--host", "127.0.0.1", "--port", options.port or "0", "--workers", "1"]
-    flags += ["--data-dir", str(settings.data_dir.absolute())]
-    if options.config is not None:
-        flags += ["--config", str(options.config)]
-    if options.context_window is not None:
-        flags += ["--context-window", options.context_window]
+    stated = {
+        **{"--upstream": upstream.base_url, "--host": "127.0.0.1", "--port": options.port or "0", "--workers": "1"},
+        **{"--data-dir": settings.data_dir.absolute(), "--config": options.config},
+        "--context-window": options.context_window,
+    }
+    flags = [word for name, text in stated.items() if text is not None for word in (name, str(text))]
     environment = {name: text for name, text in ENVIRONMENT.items() if name != _NOT_FOR_PROXY}
     if artifacts is not None:
         environment["CONTEXT_PROXY_ARTIFACTS__FOLDER"] = str(artifacts)
@@ -232,22 +232,18 @@ def _with_file(agent: Agent | None, upstream: Upstream, root: str, wiring: Wirin
         yield wiring
         return
     path, content = found
-    if file.holds == "content":
-        yield wiring._replace(variables={**wiring.variables, file.variable: content}, lines="")
-        return
     with tempfile.TemporaryDirectory(prefix="context-proxy-run-") as folder:
         copy = Path(folder, path.name)
         copy.touch(mode=0o600)
         copy.write_text(content, encoding="utf-8")
-        if file.flag:
-            yield wiring._replace(flags=(*wiring.flags, file.flag, str(copy)), lines="")
-            return
         if file.holds == "folder":  # what is beside it stays the agent's own, which it may write
             for beside in path.parent.iterdir():
                 if beside.name != path.name:
                     Path(folder, beside.name).symlink_to(beside.absolute())
-        place = folder if file.holds == "folder" else str(copy)
-        yield wiring._replace(variables={**wiring.variables, file.variable: place}, lines="")
+        held = {"content": content, "folder": folder, "path": str(copy)}
+        variables = {file.variable: held[file.holds]} if file.variable else {}
+        flags = [file.flag, str(copy)] if file.flag else []
+        yield Wiring({**wiring.variables, **variables}, [*wiring.flags, *flags])
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:

@@ -136,21 +136,17 @@ class Wiring(NamedTuple):
 
 def wiring_of(agent: Agent | None, upstream: Upstream, root: str, environment: Mapping[str, str]) -> Wiring:
     """Variables and flags for a proxy at `root`; what the user has set of those that hold no address stays."""
-    filled: dict[str, str] = {}
-    for api in upstream.apis:
-        filled |= VARIABLES_OF[api]
-    flags: Sequence[str] = ()
-    if agent is not None:
-        filled |= agent.variables
-        for api in upstream.apis:
-            filled |= agent.by_api.get(api, {})
-        flags = [_filled(flag, root) for flag in agent.flags]
-        if upstream.base_url == agent.provider:
-            filled |= {name: text for name, text in agent.at_maker.items() if name not in environment}
+    agent = agent or Agent(name="")
+    at_maker = agent.at_maker if upstream.base_url == agent.provider else {}
+    filled = {
+        **{name: text for api in upstream.apis for name, text in VARIABLES_OF[api].items()},
+        **agent.variables,
+        **{name: text for api in upstream.apis for name, text in agent.by_api.get(api, {}).items()},
+        **{name: text for name, text in at_maker.items() if name not in environment},
+    }
     variables = {name: _filled(text, root) for name, text in filled.items()}
-    needs_lines = agent is not None and not (agent.variables or agent.by_api or agent.flags)
-    lines = _filled(agent.setting, root) if agent is not None and needs_lines else ""
-    return Wiring({**variables, **_around_proxies(environment)}, flags, lines)
+    lines = "" if agent.variables or agent.by_api or agent.flags else _filled(agent.setting, root)
+    return Wiring({**variables, **_around_proxies(environment)}, [_filled(one, root) for one in agent.flags], lines)
 
 
 def _filled(text: str, root: str) -> str:
