@@ -90,6 +90,17 @@ def test_a_call_of_ours_beside_one_of_the_client_is_left_out(api, stream):
 
 @APIS
 @STREAMED
+def test_an_answer_that_only_speaks_of_our_tool_keeps_its_bytes(api, stream):
+    whole = came(api, stream, Reply(f"{RETRIEVAL_TOOL} is a tool.", [FETCHES])).body
+    whole = whole if stream else json.dumps(json.loads(whole), separators=(" , ", " : ")).encode()
+    reply = WIRES[api].reply(stream=stream)
+    reported = fed(reply, whole)
+    assert reply.end() is None
+    assert reported + reply.last_words() == whole
+
+
+@APIS
+@STREAMED
 @pytest.mark.parametrize("spoken", ["", "So."])
 def test_a_model_that_is_stopped_ends_with_a_word(api, stream, spoken):
     reply, reported = WIRES[api].reply(stream=stream), b""

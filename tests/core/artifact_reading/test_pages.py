@@ -4,17 +4,9 @@ import pytest
 from support.reading_texts import ARTIFACT, answer
 
 from proxy.core.artifact_reading import Query
-from proxy.core.notices import MARK, as_text, is_ours
+from proxy.core.notices import MARK
 from proxy.core.text import LineRange
 from proxy.errors import BadArtifactQuery
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("parameters", [{"lines": "1-"}, {"lines": "7"}, {"grep": "9", "max": "2"}, {"grep": "zzz"}])
-def test_pages_are_recognised_as_ours(language, parameters):
-    header, rest = answer(language, **parameters)
-    assert header.startswith(as_text(MARK, language))
-    assert is_ours(f"{header}\n{rest}")
 
 
 def test_a_page_says_what_part_it_shows_and_how_to_continue():

@@ -3,12 +3,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.line_wire import LineMessage
 from support.strategies import conversation, exchange, kept_of, system, user
 
 from proxy.core.conversation import Carried, Change, Edit, Moved, Reason, Size, TrackedMessage, size_of
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
+from proxy.wire.responses import RESPONSES
 
 COUNTER = ByteClassCounter()
 
@@ -222,24 +222,28 @@ def test_a_batch_ends_with_the_request_though_calls_are_open():
     assert found.total == measured(found)
 
 
-def of_lines(*messages):
-    """The window of an API whose messages are lines: raw, or raw with what else holds."""
+def of_items(*items):
+    """The window of an API whose messages may be companions, or have to stay."""
     found = kept()
-    for index, message in enumerate(messages):
+    body = json.dumps({"model": "m", "input": items}).encode()
+    for index, message in enumerate(RESPONSES.parse(body).conversation):
         found.add(TrackedMessage.of(index, message, "", COUNTER))
     return found
 
 
+ODD = {"type": "hologram"}
+
+
 def test_a_companion_with_nothing_before_it_stays():
-    alone = LineMessage(b"item\n> x", is_companion=True)
-    found = of_lines(
-        LineMessage(b"system\n> a"), alone, LineMessage(b"assistant\n> b"), alone, LineMessage(b"user\n> c")
-    )
+    found = of_items(system(), ODD, DONE, ODD, user())
     assert spans(found) == [("system", 0, 1), ("item", 1, 2), ("assistant", 2, 4), ("user", 4, 5)]
     assert starts(found.removable()) == [[2]]
 
 
 def test_words_of_a_user_among_what_must_stay_stay():
-    kept_in = LineMessage(b"user\n> b", must_stay=True)
-    found = of_lines(*(LineMessage(b"user\n> a"), LineMessage(b"assistant\n> x"), kept_in), LineMessage(b"user\n> c"))
-    assert all(unit.start != 2 for units in found.removable() for unit in units)
+    calls = [{"type": "function_call", "call_id": name, "name": "ls", "arguments": "{}"} for name in "ab"]
+    results = [{"type": "function_call_output", "call_id": name, "output": "x"} for name in "ab"]
+    overlapping = [calls[0], calls[1], results[0], user("b"), results[1]]
+    found = of_items(user("a"), DONE, *overlapping, DONE, user("c"))
+    asked = next(at for at, entry in enumerate(found.entries) if entry.message.text() == "b")
+    assert all(unit.start != asked for units in found.removable() for unit in units)

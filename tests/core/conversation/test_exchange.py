@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from support.line_wire import LineMessage, paired
 from support.strategies import any_histories, exchange, pairing_faults, user, valid_histories
 
 from proxy.core.conversation import (
@@ -150,31 +149,28 @@ def test_a_second_result_of_one_call_is_one_too_many_but_where_the_wire_allows_i
     assert not unpaired(conversation, may_repeat=True)
 
 
-def lines(*raws):
-    return [message.answers for message in paired(LineMessage(raw) for raw in raws)]
-
-
 @pytest.mark.parametrize(
-    ("raws", "answers"),
+    ("written", "answers"),
     [
-        ((b"assistant a b", b"tool", b"tool"), ["", "1", "2"]),
-        ((b"assistant a b", b"tool b", b"tool a"), ["", "2", "1"]),
-        ((b"assistant a b a", b"tool a", b"tool", b"tool a"), ["", "1", "2", "3"]),
-        ((b"assistant a", b"tool x", b"tool"), ["", "1", ""]),
-        ((b"assistant a b", b"tool", b"assistant a", b"tool", b"tool"), ["", "1", "", "1", ""]),
-        ((b"tool", b"user", b"tool"), ["", "", ""]),
+        (["a b", ".", "."], ["", "#0", "#1"]),
+        (["a b", ".b", ".a"], ["", "#1", "#0"]),
+        (["a b a", ".a", ".", ".a"], ["", "#0", "#1", "#2"]),
+        (["a", ".x", "."], ["", "#0", ""]),
+        (["a b", ".", "a", ".", "."], ["", "#0", "", "#0", ""]),
+        ([".", "", "."], ["", "", ""]),
     ],
 )
-def test_results_that_name_no_call_answer_the_calls_before_them_in_order(raws, answers):
-    assert lines(*raws) == answers
-
-
-def test_a_result_that_is_known_to_answer_a_call_leaves_the_others_to_those_behind_it():
-    known = paired(map(LineMessage, [b"assistant a b c", b"tool"]))
-    assert [message.answers for message in paired([*known, LineMessage(b"tool"), LineMessage(b"tool")])][2:] == [
-        "2",
-        "3",
-    ]
+def test_results_that_name_no_call_answer_the_calls_before_them_in_order(written, answers):
+    """Calls by the names of their tools; a result behind a dot, with that of its tool if it has one."""
+    messages: list[dict[str, Any]] = []
+    for one in written:
+        if one.startswith("."):
+            messages.append({"role": "tool", "content": "x"} | ({"tool_name": one[1:]} if one[1:] else {}))
+        else:
+            calls = [{"function": {"name": name, "arguments": {}}} for name in one.split()]
+            messages.append({"role": "assistant", "tool_calls": calls} if calls else user("go"))
+    body = json.dumps({"model": "m", "messages": messages}).encode()
+    assert [message.answers for message in OLLAMA.parse(body).conversation] == answers
 
 
 @given(st.data())

@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.answer_shapes import body, choice, chunk, cut, is_own, messages, read, streams, understood
+from support.answer_shapes import choice, chunk, cut, is_own, messages, streams, understood
 
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
-from proxy.wire.chat_completions import AnswerBody, AnswerStream
+from proxy.wire.chat_completions import AnswerStream
 
 PLACES = st.lists(st.integers(0, 3_000), max_size=12)
 USAGE = {
@@ -99,25 +99,6 @@ def test_several_rounds_are_one_stream(data, rounds, last):
         texts = [found for message in [*rounds, last] if (found := message.get(name))]
         assert client["message"][name] == "\n\n".join(texts)
     assert client["done"]
-
-
-@given(st.data(), st.lists(messages(own=True).filter(lambda found: found.get("tool_calls")), max_size=3), messages())
-def test_streamed_or_not_the_client_gets_the_same(data, rounds, last):
-    stream, whole, reported = AnswerStream(), AnswerBody(), b""
-    for message in [*rounds, last]:
-        finish = "tool_calls" if message.get("tool_calls") else "stop"
-        reported += fed(stream, data.draw(streams(message, usage=USAGE)))
-        reply = stream.end()
-        assert (reply is None) == (read(whole, body(message, finish, usage=USAGE)) is None)
-        if message is not last:
-            stream.next_round()
-            whole.next_round()
-    streamed = understood(reported + stream.last_words())
-    answer = json.loads(whole.last_words())
-    assert expected(answer["choices"][0]["message"], own=True) == streamed["message"]
-    assert (answer["choices"][0]["finish_reason"], answer["usage"]) == (streamed["finish"], streamed["usage"])
-    if rounds:
-        assert stream.usage == whole.usage
 
 
 OWN = {"index": 0, "id": "call_o", "type": "function", "function": {"name": RETRIEVAL_TOOL, "arguments": "{}"}}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.ollama import OLLAMA, AnswerBody, AnswerStream
+from proxy.wire.ollama import OLLAMA, AnswerStream
 
 HEAD = {"model": "m", "created_at": "2026-11-23T10:00:00Z"}
 COUNTS = {"total_duration": 9, "prompt_eval_count": 26, "eval_count": 5, "eval_duration": 4}
@@ -90,20 +90,3 @@ def test_text_that_the_model_did_not_stream_is_sent_at_the_end():
     stream.end()
     end = json.loads(stream.stopped("No more."))
     assert (end["done"], end["message"]["content"]) == (True, "No more.")
-
-
-def body(content="", calls=(), thinking="", **more):
-    return line(content, done=True, calls=calls, thinking=thinking, **more).strip()
-
-
-def test_the_rounds_of_a_whole_reply_are_one():
-    reply = AnswerBody()
-    reply.feed(body("I look.", [OURS], "Hm."))
-    assert reply.end().own
-    reply.next_round()
-    reply.feed(body("It is 42.", thinking="Ah."))
-    assert reply.end() is None
-    reported = json.loads(reply.last_words())
-    assert reported["message"] == {"role": "assistant", "content": "I look.\n\nIt is 42.", "thinking": "Hm.\n\nAh."}
-    assert (reported["prompt_eval_count"], reported["eval_count"], reported["eval_duration"]) == (26, 10, 8)
-    assert reply.usage["total_tokens"] == 62

@@ -56,21 +56,6 @@ def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of
     assert reported["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
 
 
-def usage(prompt, reply):
-    return {"input_tokens": prompt, "output_tokens": reply, "total_tokens": prompt + reply}
-
-
-def test_usage_covers_the_clients_own_prompt_and_the_record_covers_all_rounds():
-    answer = ReplyBody()
-    read(answer, body(OWN, usage=usage(100, 10)))
-    assert answer.usage == {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
-    assert json.loads(answer.last_words())["usage"] == usage(100, 10)
-    answer.next_round()
-    read(answer, body(words("So."), usage=usage(150, 20)))
-    assert json.loads(answer.last_words())["usage"] == usage(100, 30)
-    assert answer.usage == {"prompt_tokens": 250, "completion_tokens": 30, "total_tokens": 280}
-
-
 @pytest.mark.parametrize("spoken", [(), (words("So."),)])
 def test_a_model_that_is_stopped_ends_with_a_word_that_has_an_id_of_its_own(spoken):
     answer, names = ReplyBody(), set()
