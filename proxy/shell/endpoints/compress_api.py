@@ -22,7 +22,7 @@ from proxy.errors import ArtifactNotFound, CompressionFailed, CompressionTimeout
 from proxy.shell.artifacts import ArtifactsByHash, Record, in_words
 from proxy.shell.endpoints.responses import HEADERS, JSON_RESPONSES, reported, request_id_of
 from proxy.shell.endpoints.services import Services, Serving, operator_only
-from proxy.shell.http import plain_body, read_body, until_client_leaves
+from proxy.shell.http import read_plain_body, until_client_leaves
 from proxy.shell.resources import BoundedMap, Share, in_thread, logger, write_lines_for
 from proxy.wire import compress_api
 
@@ -54,9 +54,8 @@ class _Asked(NamedTuple):
 
     async def body(self) -> bytes:
         """The body without its compression. Raises ProxyError."""
-        server, headers = self.services.server, self.request.scope["headers"]
-        body = await read_body(self.request, server.max_body_bytes, server.body_timeout_seconds, self.share)
-        return await in_thread(plain_body, body, headers, server.max_body_bytes)
+        server = self.services.server
+        return await read_plain_body(self.request, server.max_body_bytes, server.body_timeout_seconds, self.share)
 
     async def answered(self, work: Awaitable[bytes]) -> Response:
         """The response, unless the client leaves before. Raises ProxyError."""

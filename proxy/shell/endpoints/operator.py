@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -30,8 +30,8 @@ from proxy.shell.endpoints.responses import (
     REFUSED,
     shaped,
 )
-from proxy.shell.endpoints.services import NotReady, Ready, Reload, Reloaded, Serving, operator_only
-from proxy.shell.http import STATE_KEY, plain_body, read_body
+from proxy.shell.endpoints.services import NotReady, Ready, Reloaded, Serving, operator_only
+from proxy.shell.http import STATE_KEY, read_plain_body
 from proxy.shell.operator import (
     MAX_HOURS,
     NONCE_HEADER,
@@ -299,10 +299,9 @@ async def decision(services: Serving, request_id: str) -> Response:
 )
 async def explain(request: Request, services: Serving) -> Response:
     """A dry run: nothing is sent or stored."""
-    headers = request.scope["headers"]
-    max_body_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
-    body = await read_body(request, max_body_bytes, pause_seconds)
-    explanation = await services.explainer.explain(plain_body(body, headers, max_body_bytes))
+    server = services.server
+    body = await read_plain_body(request, server.max_body_bytes, server.body_timeout_seconds)
+    explanation = await services.explainer.explain(body)
     return json_response(explanation.described)
 
 
@@ -338,7 +337,7 @@ async def current_status(
 async def reload_settings(request: Request) -> Response:
     """Reload, as SIGHUP does: running responses end with the settings that they began with, and invalid settings change
     nothing (422, with a line for each mistake)."""
-    reload: Reload | None = request.app.state.reload
+    reload: Callable[[], Awaitable[Reloaded]] | None = request.app.state.reload
     if reload is None:
         raise UnknownPath("the settings can be reloaded only where `context-proxy serve` runs")
     return json_response(await reload())

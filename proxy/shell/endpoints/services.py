@@ -43,10 +43,6 @@ class Reloaded:
     """Processes that share the port."""
 
 
-Reload: TypeAlias = Callable[[], Awaitable[Reloaded]]
-"""Reloads the settings. Raises SettingsRefused."""
-
-
 class Services(Struct, eq=False, kw_only=True):
     """Made from one set of settings."""
 

@@ -7,6 +7,7 @@ from proxy.shell.http.bodies import (
     pieces_of,
     plain_body,
     read_body,
+    read_plain_body,
     unpack,
 )
 from proxy.shell.http.clients import STATE_KEY, until_client_leaves
@@ -19,6 +20,7 @@ __all__ = [
     "pieces_of",
     "plain_body",
     "read_body",
+    "read_plain_body",
     "unpack",
     "until_client_leaves",
 ]

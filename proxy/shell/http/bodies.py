@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
-from proxy.shell.resources import Share
+from proxy.shell.resources import Share, in_thread
 from proxy.shell.upstream import Headers, header
 
 
@@ -39,6 +39,14 @@ async def read_body(request: Request, limit_bytes: int, pause_seconds: float, sh
             raise too_large(f"more than {limit_bytes:,} bytes", limit_bytes)
         pieces.append(piece)
     return b"".join(pieces)
+
+
+async def read_plain_body(
+    request: Request, limit_bytes: int, pause_seconds: float, share: Share | None = None
+) -> bytes:
+    """The whole body without its compression. Raises what `read_body` and `plain_body` raise."""
+    body = await read_body(request, limit_bytes, pause_seconds, share)
+    return await in_thread(plain_body, body, request.scope["headers"], limit_bytes)
 
 
 class Received:
