@@ -111,23 +111,20 @@ class ResponseSender(Struct, eq=False):
             whole = self._translated(whole if whole is not None else await _beginning(answer.chunks()))
         if whole is None:
             self.last = answer.last if isinstance(answer, PeekedResponse) else self.last
-            await self._pass_pieces(answer.chunks())
+            try:
+                async for piece in answer.chunks():
+                    self.sent_bytes += len(piece)
+                    await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+                    self.last.add(piece)
+            except UpstreamError:
+                if not self.is_whole:
+                    raise
         self._is_read, body = True, whole or b""
         self.sent_bytes += len(body)
         stop_watching()
         await self._send({"type": "http.response.body", "body": body})
         if body:
             self.last.add(body)
-
-    async def _pass_pieces(self, pieces: AsyncIterator[bytes]) -> None:
-        try:
-            async for piece in pieces:
-                self.sent_bytes += len(piece)
-                await self._send({"type": "http.response.body", "body": piece, "more_body": True})
-                self.last.add(piece)
-        except UpstreamError:
-            if not self.is_whole:
-                raise
 
     async def let_go(self, answer: AnyResponse) -> None:
         """Close a response; if its client left with all of it, only when the body is over."""
