@@ -21,6 +21,7 @@ import uvicorn
 from prometheus_client.multiprocess import mark_process_dead
 from starlette.types import ASGIApp
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from proxy.app import create_app
 from proxy.config import HERE, ServerSettings, Settings, user_data_dir
@@ -198,12 +199,15 @@ def _listener(settings: ServerSettings) -> socket.socket:
 
 
 class _Workers(Multiprocess):
-    """uvicorn's class, except that the parent closes its socket and that SIGHUP reloads instead of restarting."""
+    """uvicorn's class, except that the parent closes its socket and forgets the gauges of workers that are gone, and that
+    SIGHUP reloads instead of restarting."""
 
     def __init__(
         self, config: uvicorn.Config, sockets: list[socket.socket], settings: Settings, load: Load, token: str
     ) -> None:
         super().__init__(config, sockets)
+        self._former: list[Process] = []
+        """Workers of the last look."""
         self._settings = settings
         self._load = load
         self._token = token
@@ -216,9 +220,9 @@ class _Workers(Multiprocess):
         super().terminate_all()
 
     def keep_subprocess_alive(self) -> None:
-        """Replace workers that have died, whose gauges would show their requests as under way for ever."""
-        former = [*self.processes]
+        """Replace workers that have died; the gauges of those that are gone would show requests under way for ever."""
         super().keep_subprocess_alive()
+        former, self._former = self._former, [*self.processes]
         for process in former if SHARED_FOLDER in os.environ else ():
             if process not in self.processes:
                 mark_process_dead(process.pid)  # type: ignore[no-untyped-call] # it has no types

@@ -44,10 +44,11 @@ def test_a_dead_worker_has_no_running_requests(tmp_path, monkeypatch):
         for one in (dead, alive):
             (tmp_path / f"{kind}_{one.pid}.db").touch()
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path))
-    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", lambda workers: workers.processes.remove(dead))
+    monkeypatch.setattr(Multiprocess, "keep_subprocess_alive", lambda _: None)
     workers = server._Workers.__new__(server._Workers)
-    workers.processes = [dead, alive]
-    workers.keep_subprocess_alive()
+    workers._former = []
+    for workers.processes in ([dead, alive], [alive]):
+        workers.keep_subprocess_alive()
     assert {path.name for path in tmp_path.iterdir()} == {"gauge_livesum_12.db", "counter_11.db", "counter_12.db"}
 
 
