@@ -199,8 +199,8 @@ def _listener(settings: ServerSettings) -> socket.socket:
 
 
 class _Workers(Multiprocess):
-    """uvicorn's class, except that the parent closes its socket and forgets the gauges of workers that are gone, and that
-    SIGHUP reloads instead of restarting."""
+    """uvicorn's class, except that the parent closes its socket and forgets the gauges of workers that are gone, and
+    that SIGHUP reloads instead of restarting."""
 
     def __init__(
         self, config: uvicorn.Config, sockets: list[socket.socket], settings: Settings, load: Load, token: str
