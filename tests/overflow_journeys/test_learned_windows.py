@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.overflow_stage import Received, Stage, staged
-from support.overflow_words import SYSTEM, conversation, estimate, openai_error, raw_messages, too_long
+from support.overflow_words import SYSTEM, conversation, estimate, raw_messages, too_long
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
 from support.upstream.sockets import Connection, Request
@@ -116,40 +115,3 @@ async def test_required_content_is_not_cut_further_than_the_true_limit_demands(s
     limit = whole - 2_000
     assert (await answer_to(stage, raw, *[counting(limit)] * 2)).status == 200
     assert 0.85 * limit < estimate(stage.model.bodies[1]) <= limit
-
-
-async def test_what_one_key_is_refused_is_not_taken_from_another(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(20_000)) as stage:
-        body = conversation(15_000, model="m")
-        await answer_to(stage, body, *[counting(12_000)] * 2)
-        assert (await answer_to(stage, body, counting(12_000))).attempts == "1"
-        assert (await answer_to(stage, body, counting(20_000), key="two")).attempts == "1"
-        assert estimate(stage.model.bodies[0]) > 12_000
-        assert (await answer_to(stage, body, *[counting(12_000)] * 2, key="three")).attempts == "2"
-        assert (await answer_to(stage, body, counting(20_000), key="four")).attempts == "1"
-
-
-@pytest.mark.parametrize("error", [{"code": "invalid_value"}, {"param": "messages[0].role"}, {}])
-async def test_words_of_a_refusal_in_a_role_shrink_no_window(stage: Stage, error: dict[str, str]) -> None:
-    """OpenAI repeats the role that it does not know."""
-    role = "This model's maximum context length is 1200 tokens. However, your messages resulted in 5000 tokens."
-    reported = f"Invalid value: '{role}'. Supported values are: 'system', 'assistant', 'user', 'function', and 'tool'."
-    hostile = json.dumps({"model": "m", "messages": [{"role": role, "content": WORDS * 100}]}).encode()
-    refusal = saying(
-        400, json.dumps({"error": {"message": reported, "type": "invalid_request_error"} | error}).encode()
-    )
-    for key in ("one", "one", "two"):
-        assert (await answer_to(stage, hostile, refusal, key=key)).body == json.dumps(
-            {"error": {"message": reported, "type": "invalid_request_error"} | error}
-        ).encode()
-    body = request_body(WORDS * 100)
-    for key in ("one", "three"):
-        assert (await answer_to(stage, body, accepting, key=key)).status == 200
-        assert stage.model.bodies == [body]
-
-
-async def test_a_refusal_whose_words_the_conversation_quotes_is_still_healed(tmp_path: Path) -> None:
-    async with staged(tmp_path, **window(20_000)) as stage:
-        words = json.loads(openai_error("prompt is too long for this model, shorten it please"))["error"]["message"]
-        body = conversation(15_000, model="m", user=words)
-        assert (await answer_to(stage, body, saying(400, openai_error(words)), accepting)).status == 200
