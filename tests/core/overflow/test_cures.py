@@ -456,9 +456,9 @@ HISTORIES = [
     ([ABOUT_MODEL, OF_LENGTH, ACCEPTED], ["media", "prompt"], 2, []),
     ([ABOUT_MODEL, OF_LENGTH], ["media"], 1, [(facts.REFUSES, 1)]),
     ([ABOUT_MODEL, ABOUT_MODEL], ["media"], 1, []),
-    ([ABOUT_MODEL, UNNAMED_REASON], ["media"], 1, []),
-    ([ABOUT_MODEL, OVER_RATE], ["media"], 1, []),
-    ([UNNAMED_REASON, ABOUT_MODEL], ["edit"], 1, []),
+    ([ABOUT_MODEL, UNNAMED_REASON, ACCEPTED], ["media"], 1, []),
+    ([ABOUT_MODEL, OVER_RATE, ACCEPTED], ["media"], 1, []),
+    ([UNNAMED_REASON, ABOUT_MODEL, ACCEPTED], ["edit"], 1, []),
     ([IN_RESULTS, ACCEPTED], ["media"], 1, [(facts.RESULTS_HOLD_TEXT, 1)]),
     ([IF_MANY, ACCEPTED], ["media"], 1, [(facts.REFUSES, 1)]),
     ([OF_IMAGES, ACCEPTED], ["limit"], 1, [(facts.AT_MOST, 1)]),
@@ -474,7 +474,7 @@ HISTORIES = [
     ([OF_PAIRS, OF_MEDIA, ACCEPTED], ["history", "media"], 2, []),
     ([NO_JSON, ACCEPTED], ["cut_results"], 1, [(facts.CUT_RESULTS_REFUSED, 1)]),
     ([OF_A_FIELD, ACCEPTED], ["our_tool"], 1, [(facts.REFUSES_OUR_TOOL, 1)]),
-    ([OF_A_FIELD, OF_A_FIELD], ["our_tool"], 1, []),
+    ([OF_A_FIELD, OF_A_FIELD, ACCEPTED], ["our_tool"], 1, []),
     ([OF_A_FIELD, NO_JSON, ACCEPTED], ["our_tool", "cut_results"], 2, [(facts.CUT_RESULTS_REFUSED, 2)]),
 ]
 

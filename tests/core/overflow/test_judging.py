@@ -461,6 +461,11 @@ def test_numbers_that_cannot_be_true_are_dropped_and_the_verdict_stays():
     assert (no_size.limit, no_size.prompt) == (4096, None)
 
 
+def test_characters_are_not_held_against_an_estimate_in_tokens():
+    verdict = refused(400, "Input exceeds the maximum length of 1048576 characters.", sent=Sent(1_000))
+    assert (verdict.limit, verdict.unit) == (1048576, Unit.CHARS)
+
+
 def test_words_that_name_no_cause_say_nothing():
     for text in (
         "400 Bad Request",
