@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar, Final
 
 
@@ -220,14 +220,6 @@ class Tail:
         held_bytes = sum(map(len, pieces))
         while held_bytes - len(pieces[0]) >= self._most_bytes:
             held_bytes -= len(pieces.popleft())
-
-    def extend(self, pieces: Sequence[bytes]) -> None:
-        """Add the next pieces."""
-        if pieces and len(max(pieces, key=len)) <= self._small_bytes:
-            self._pieces.extend(pieces)
-            return
-        for piece in pieces:
-            self.add(piece)
 
     @property
     def joined(self) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire import SSE, EventSplitter, Tail
+from proxy.wire import SSE, EventSplitter
 from proxy.wire.ollama import OLLAMA
 
 QUIET = re.compile(rb"\A(?::[^\r\n]*(?:[\r\n]+|\Z)|[\r\n]+)*")
@@ -116,17 +116,6 @@ def test_lines_without_content_are_skipped_at_once_however_many_they_are(line, b
     assert (b"".join(events), rest) == (stream, b"")
     assert len(events) <= 4
     assert [SSE.data_of(event) for event in events if SSE.data_of(event)] == [b"a"] * bool(begins) + [b"b"]
-
-
-@given(st.lists(st.binary(max_size=40), max_size=30), st.integers(1, 30), st.integers(1, 6))
-def test_the_end_of_pieces_is_the_same_however_many_are_added_at_once(
-    pieces: list[bytes], most_bytes: int, most_pieces: int
-) -> None:
-    at_once, one_by_one = Tail(most_bytes, most_pieces), Tail(most_bytes, most_pieces)
-    at_once.extend(pieces)
-    for piece in pieces:
-        one_by_one.add(piece)
-    assert at_once.joined == one_by_one.joined
 
 
 @pytest.mark.parametrize(
