@@ -97,6 +97,8 @@ _OF_ERRORS: Final[tuple[tuple[type[ProxyError], RequestOutcome], ...]] = (
 """The first that an error is decides."""
 
 
+_NO_BUDGET: Final = Budget(0)
+"""Of a request without a plan."""
 _NO_REPLY: Final = frozenset((VerdictKind.TRANSIENT, VerdictKind.EMPTY, VerdictKind.UNKNOWN))
 """Verdicts on a response with a success's status that blame the upstream; others blame the request."""
 _EXPLAINED: Final = frozenset(
@@ -253,7 +255,7 @@ class RequestRecord(_Progress):
         self.received = self.sent = self.answered = self.verdict = self.parent = None
         self.is_clients_doing = False
         self._last_sent = self._sent_before = None
-        self.reports, self.budget = (), Budget(0)
+        self.reports, self.budget = (), _NO_BUDGET
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> RequestRecord:
