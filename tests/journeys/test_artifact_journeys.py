@@ -110,13 +110,6 @@ def test_a_range_of_another_unit_is_none(build: Any) -> None:
     assert get(world, cut(world), range="lines=1-2").content == LONG.encode()
 
 
-def test_ranges_put_together_are_the_whole(build: Any) -> None:
-    world = build()
-    name, whole = cut(world), LONG.encode()
-    pieces = [get(world, name, range=f"bytes={at}-{at + 9_999}").content for at in range(0, len(whole), 10_000)]
-    assert b"".join(pieces) == whole
-
-
 def test_pages_put_together_are_the_whole(build: Any) -> None:
     world = build()
     name, seen, following = cut(world), "", "1-"

@@ -370,10 +370,7 @@ def test_a_small_window_gets_small_pages(stream: bool, build: Any) -> None:
     assert last.endswith("there is no room for a page. Go on with what you have.]\n")
 
 
-def _busy(sent: Sent) -> Answer | None:
-    last = sent.messages[-1]
-    has_page = last["role"] == "tool" and "context-proxy: lines" in last["content"]
-    return sent.face.error("Slow down.", 429) if has_page else None
+ENDS_HERE = "(The answer ends here: the model read a part of what was cut, and the request to go on with it "
 
 
 @STREAMED
@@ -385,29 +382,19 @@ def test_an_answer_ends_with_a_sentence_however_a_later_round_fails(
     world, name = learnt(build)
     world.upstream.rules, world.upstream.says = [FailsLater(failure)], in_turn(reads(name, spoken))
     reported = answer_to(world, request(), stream)
-    assert reported["message"]["content"].startswith(f"{spoken}\n\n(The answer" if spoken else "(The answer")
+    content, cause = reported["message"]["content"].rsplit("failed: ", 1)
+    assert content == (f"{spoken}\n\n" if spoken else "") + ENDS_HERE
     assert (reported["finish"], reported["message"].get("tool_calls") or []) == ("stop", [])
+    (line,) = world.log("reading_broken")
+    assert (line["level"], cause.removesuffix(".)")) == ("warning", line["problem"])
+    assert failure != "busy" or cause == "HTTP 429.)"
+    assert world.logged("request_done", 2)[-1]["outcome"] == "answered"
 
 
 def test_the_sentence_at_the_end_is_in_the_language_of_the_notices(build: Any) -> None:
     world, name = learnt(build, language="zh")
     world.upstream.rules, world.upstream.says = [FailsLater("busy")], in_turn(reads(name))
     assert "继续回答的请求失败：HTTP 429。" in answer_to(world, request())["message"]["content"]
-
-
-@STREAMED
-@pytest.mark.parametrize("spoken", ["Let me look.", ""])
-def test_an_answer_ends_with_its_own_words_where_a_later_round_fails(spoken: str, stream: bool, build: Any) -> None:
-    world, name = learnt(build)
-    world.upstream.rules, world.upstream.says = [_busy], in_turn(reads(name, spoken))
-    reported = answer_to(world, request(), stream)
-    words = "(The answer ends here: the model read a part of what was cut, and the request to go on with it failed: "
-    assert reported["message"]["content"] == (f"{spoken}\n\n" if spoken else "") + f"{words}HTTP 429.)"
-    assert reported["finish"] == "stop"
-    assert not reported["message"].get("tool_calls")
-    (line,) = world.log("reading_broken")
-    assert (line["level"], line["problem"]) == ("warning", "HTTP 429")
-    assert world.logged("request_done", 2)[-1]["outcome"] == "answered"
 
 
 TOO_MANY = "Invalid 'tools': array too long. Expected an array with maximum length 20, but got one with length 21."

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ssl
-import struct
-import zlib
 from asyncio import StreamWriter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from support import media_samples
 from support.upstream import Connection, SocketServer
 
 CERTIFICATE = Path(__file__).parent / "certificates" / "pictures.example.pem"
@@ -20,14 +19,7 @@ Script = Callable[[StreamWriter], Awaitable[None]]
 
 
 def png(width: int = 3, height: int = 2, shade: int = 7) -> bytes:
-    """A whole grey picture."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    rows = (b"\x00" + bytes([shade]) * width) * height
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return media_samples.png(width, height, bytes([shade]))
 
 
 def answer(body: bytes = b"", status: str = "200 OK", **headers: str) -> bytes:

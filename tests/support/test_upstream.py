@@ -223,12 +223,6 @@ def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     assert answer["usage"]["input_tokens"] == rule.limit
 
 
-def test_an_unknown_response_id_is_refused():
-    agent = Agent(worker(steps=8), RESPONSES, previous_response_id="resp_9")
-    error = json.loads(agent.ask().body)["error"]
-    assert (error["code"], error["param"]) == ("previous_response_not_found", "previous_response_id")
-
-
 def test_a_request_for_a_summary_gets_one_that_leads_on():
     agent = Agent(worker(steps=8), MESSAGES)
     agent.turn()
