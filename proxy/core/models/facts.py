@@ -1,4 +1,4 @@
-"""Lessons about the models of one upstream, the tenants they bind, and the search for a limit that no refusal names.
+"""Lessons about the models of one upstream.
 
 Rule: a lesson is a row. It binds the tenant that has met it, and everybody if the server itself said it; the newest
 wins, so that any order of merging gives the same; it lapses a day after it was last met if a refusal before the first

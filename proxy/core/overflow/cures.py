@@ -1,7 +1,7 @@
-"""The table of cures: what is sent after a refusal, and which response the client gets.
+"""The table of cures: what is sent after each refusal of a request.
 
 Rule: each refusal is cured for its reason, and no reason twice: three sends at most. Each is smaller than the one
-before, or asks for less. Both questions are pure functions of the history.
+before, or asks for less. What is sent next, and whose response the client gets, are pure functions of the history.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values for reading responses: the report of one, and the verdict on it.
+"""The values in which a response is reported and judged.
 
 Rule: every upstream's response, in whatever wrapper, is reduced to a report of texts, codes, sizes and finish reasons,
 with their paths; how it was encoded is not known here. A verdict contains numbers, names and the upstream's own words;

@@ -1,4 +1,4 @@
-"""Sentence → the refusal that it states, by the word classes that it combines; report → evidence.
+"""Sentence → the refusal that it states, by the word classes that it combines.
 
 Rule: a veto applies only to its own sentence, and no single word is evidence of anything. Evidence is weighed one text
 at a time; only `judging.py` compares one with another.

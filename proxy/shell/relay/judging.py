@@ -1,6 +1,7 @@
-"""Judges each response, and learns from it about the model.
+"""The judge of each response.
 
-Rule: the core judges; here its verdict is recorded and learned from. A defect in judging never costs a response.
+Rule: the core judges; here its verdict is recorded, and what it says of the model is learned. A defect in judging never
+costs a response.
 """
 
 from __future__ import annotations
@@ -89,9 +90,8 @@ class Judge:
         if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
             verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
         record.verdict = verdict.kind
-        media = frozenset[Modality]()
-        if verdict.kind is VerdictKind.MEDIA:
-            media = media.union(*(modalities_in(message) for message in plan.sent))
+        seen = plan.sent if verdict.kind is VerdictKind.MEDIA else ()
+        media = frozenset[Modality]().union(*map(modalities_in, seen))
         is_repairable = self._heals and _is_repairable(verdict, planned)
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
         return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
@@ -201,19 +201,16 @@ class Judge:
     def learn(self, history: Sequence[Attempt], record: RequestRecord) -> None:
         """Keep what the latest attempt states, and what it proves of the cures before it. A defect in here must not
         cost the response."""
+        outcome = history[-1].outcome
         try:
-            self._learn_all(history, record)
+            if outcome.is_too_long:
+                self._recorder.overflowed(record, outcome.verdict)
+            if outcome.verdict.kind is not VerdictKind.ACCEPTED:
+                self._learn_what_is_stated(outcome.verdict, history[-1].planned)
+            for lesson in lessons_of(history):
+                self._learn(lesson)
         except Exception:
             logger().exception("judging_failed", request_id=record.request_id)
-
-    def _learn_all(self, history: Sequence[Attempt], record: RequestRecord) -> None:
-        planned, verdict = history[-1].planned, history[-1].outcome.verdict
-        if history[-1].outcome.is_too_long:
-            self._recorder.overflowed(record, verdict)
-        if verdict.kind is not VerdictKind.ACCEPTED:
-            self._learn_what_is_stated(verdict, planned)
-        for lesson in lessons_of(history):
-            self._learn(lesson)
 
     def _learn_what_is_stated(self, verdict: Verdict, planned: Planned) -> None:
         """Keep the limit that a refusal states, and compare its count with the estimate."""

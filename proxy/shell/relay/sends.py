@@ -1,4 +1,4 @@
-"""One request on its way, what is sent for it, and what each send looks like.
+"""What is sent for one request, after each refusal.
 
 Rule: the core's table of cures decides what follows a refusal; here it becomes a plan. What cannot be kept is not taken
 out: then another plan is made, which says so. A request that no plan and no cure changes goes upstream as the original

@@ -1,4 +1,4 @@
-"""Answers the calls of the proxy's own tool and continues with the model until it has a response for the client.
+"""Answers the calls of the proxy's own tool until the model has a response for the client.
 
 Rule: a client never gets an error that it would not have had without the tool: the model reads why a page is missing,
 and continues without one that does not fit; where it cannot continue, the response ends with what it wrote, and why.
