@@ -30,10 +30,6 @@ from support.upstream.chat_answers import REFUSALS, Load
 LOG = "line 17: took 4 ms\n" * 200
 MESSAGES, RESPONSES = (FACES[name].path for name in ("messages", "responses"))
 BY_PATH = {face.path: face for face in FACES.values()}
-TOOLS = {
-    MESSAGES: [{"name": "read_log", "input_schema": {"type": "object"}}],
-    RESPONSES: [{"type": "function", "name": "read_log", "parameters": {"type": "object"}}],
-}
 
 
 class Agent:
@@ -41,75 +37,27 @@ class Agent:
 
     def __init__(self, model: ScriptedModel, path: str, **options: Any) -> None:
         self.model, self.path, self.options = model, path, options
-        self.items: list[dict[str, Any]] = [{"role": "user", "content": "Read the logs."}]
+        self.spelling = SPELLINGS[BY_PATH[path].name]
+        self.items: list[dict[str, Any]] = self.spelling.user("Read the logs.")
 
     def ask(self) -> Answer:
-        named = {"messages": self.items, "max_tokens": 100} if self.path == MESSAGES else {"input": self.items}
-        body = {"model": "m", "tools": TOOLS[self.path], **named, **self.options}
-        return self.model.answer("POST", self.path, Request(b"", [], json.dumps(body).encode()))
+        named = {"model": "m", self.spelling.member: self.items, "max_tokens": 100, "tools": TOOLS[self.path]}
+        return self.model.answer("POST", self.path, Request(b"", [], json.dumps(named | self.options).encode()))
 
     def turn(self) -> list[dict[str, Any]]:
         """One turn; returns the results that it brought, none at the end."""
         answer = self.ask()
         assert answer.status == 200, answer.body
-        content = content_of(self.path, answer)
-        if self.path == MESSAGES:
-            results = [{"type": "tool_result", "tool_use_id": call, "content": LOG} for call in calls_in(content)]
-            self.items.append({"role": "assistant", "content": content})
-            self.items += [{"role": "user", "content": results}] if results else []
-        else:
-            results = [{"type": "function_call_output", "call_id": call, "output": LOG} for call in calls_in(content)]
-            self.items += [*content, *results]
+        said = self.spelling.reply_in(answer.body, streamed=False)
+        results = self.spelling.results([(call, LOG) for call in said.calls]) if said.calls else []
+        self.items += [*said.items, *results]
         return results
 
 
-def calls_in(items: list[dict[str, Any]]) -> list[str]:
-    return [item.get("call_id") or item["id"] for item in items if item["type"] in ("tool_use", "function_call")]
-
-
-def content_of(path: str, answer: Answer) -> list[dict[str, Any]]:
-    """What an answer says, put together from its events if it has any."""
-    if not answer.content_type.startswith("text/event-stream"):
-        return json.loads(answer.body)["content" if path == MESSAGES else "output"]
-    return blocks_of(answer) if path == MESSAGES else items_of(answer)
-
-
-def events_of(answer: Answer) -> list[dict[str, Any]]:
-    found = []
-    for event in answer.body.decode().split("\n\n")[:-1]:
-        name, data = event.split("\n")
-        found.append(json.loads(data.removeprefix("data: ")))
-        assert name == f"event: {found[-1]['type']}"
-    return found
-
-
-def blocks_of(answer: Answer) -> list[dict[str, Any]]:
-    """The blocks of a message, from their deltas alone."""
-    blocks: list[dict[str, Any]] = []
-    for event in events_of(answer):
-        if event["type"] == "content_block_start":
-            assert event["index"] == len(blocks)
-            blocks.append(event["content_block"] | ({"input": ""} if "input" in event["content_block"] else {}))
-        if event["type"] == "content_block_delta":
-            members = {"text", "thinking", "signature"} & event["delta"].keys()
-            for name in members:
-                blocks[event["index"]][name] += event["delta"][name]
-            if "partial_json" in event["delta"]:
-                blocks[event["index"]]["input"] += event["delta"]["partial_json"]
-    return [block | ({"input": json.loads(block["input"])} if "input" in block else {}) for block in blocks]
-
-
-def items_of(answer: Answer) -> list[dict[str, Any]]:
-    """The items of a response, from the end of each; its deltas must add up to them."""
-    events = events_of(answer)
-    assert [event["sequence_number"] for event in events] == list(range(len(events)))
-    items = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    for place, item in enumerate(items):
-        deltas = [e["delta"] for e in events if e["type"].endswith(".delta") and e["output_index"] == place]
-        text = item["content"][0]["text"] if item["type"] == "message" else item.get("arguments", item.get("input", ""))
-        assert "".join(deltas) == text
-    assert events[-1]["response"]["output"] == items
-    return items
+TOOLS = {
+    MESSAGES: [{"name": "read_log", "input_schema": {"type": "object"}}],
+    RESPONSES: [{"type": "function", "name": "read_log", "parameters": {"type": "object"}}],
+}
 
 
 WIRE = pytest.mark.parametrize("path", [MESSAGES, RESPONSES])
@@ -206,14 +154,12 @@ def test_a_limit_holds_for_ever_and_is_reported_truthfully(path):
 def test_what_the_server_holds_is_counted_and_may_be_cut_by_it():
     rule = OverAtStep("openai", 3, is_cut_by="truncation")
     model = worker(rule)
-    answer, previous, results = None, None, [{"role": "user", "content": "Read the logs."}]
+    previous, results = None, SPELLINGS["responses"].user("Read the logs.")
     for _ in range(2):
-        answer = Agent(model, RESPONSES, previous_response_id=previous)
-        answer.items = results
-        response = json.loads(answer.ask().body)
-        previous = response["id"]
-        ids = calls_in(response["output"])
-        results = [{"type": "function_call_output", "call_id": name, "output": LOG} for name in ids]
+        agent = Agent(model, RESPONSES, previous_response_id=previous)
+        agent.items = results
+        results = agent.turn()
+        previous = f"resp_{len(model.sent):024d}"
     last = Agent(model, RESPONSES, previous_response_id=previous)
     last.items = results
     assert last.ask().status == 400
