@@ -47,10 +47,6 @@ class StateServer:
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
-    def resume(self) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
-
     def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
