@@ -23,8 +23,8 @@ def metrics(monkeypatch):
     return Metrics()
 
 
-def values(metrics):
-    """Non-zero samples: `name{label}` without the prefix to its value."""
+def values(metrics, beginning=""):
+    """Non-zero samples whose names begin so: `name{label}` without the prefix to its value."""
     found = {}
     for family in text_string_to_metric_families(metrics.exposed().decode()):
         for sample in family.samples:
@@ -32,7 +32,7 @@ def values(metrics):
             if is_own and sample.value and not sample.name.endswith(("_bucket", "_created")):
                 labels = ",".join(str(value) for value in sample.labels.values())
                 found[sample.name.removeprefix("context_proxy_") + (f"{{{labels}}}" if labels else "")] = sample.value
-    return found
+    return {name: value for name, value in found.items() if name.startswith(beginning)}
 
 
 async def served(metrics, content, *, retried=False, fails=False):
@@ -84,8 +84,7 @@ async def test_a_request_is_counted_with_its_sizes_and_reasons(metrics):
 async def test_an_overflow_is_counted_and_its_cure_unless_the_client_left(metrics, fails, cured):
     await served(metrics, body(run(10)), retried=True, fails=fails)
     names = ("overflows_total{prompt}", "attempts_total{first}", "attempts_total{emergency}")
-    counted = {name: count for name, count in values(metrics).items() if name.startswith(("overflows", "attempts"))}
-    assert counted == dict.fromkeys(names, 1) | cured
+    assert values(metrics, ("overflows", "attempts")) == dict.fromkeys(names, 1) | cured
 
 
 def recorded(**fields):
@@ -98,7 +97,7 @@ def test_a_request_that_needs_attention_is_counted_although_it_was_answered(metr
     metrics.finished(recorded(window_is_guessed=True, tokens_before=4, window_tokens=9))
     metrics.finished(recorded(warning="window_too_small"))
     metrics.finished(recorded())
-    counted = {name: count for name, count in values(metrics).items() if name.startswith("warned")}
+    counted = values(metrics, "warned")
     reasons = ("window_guessed", "window_too_small")
     assert counted == {f"warned_requests_total{{{reason},api.test}}": 1 for reason in reasons}
 
@@ -108,8 +107,7 @@ async def test_responses_are_counted_by_outcome_status_api_client_model_and_upst
         outcome = RequestOutcome.of_status(status)
         metrics.finished(recorded(client=client, outcome=outcome, status=status, model="m"))
     model = "m"
-    reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
-    assert reported == {
+    assert values(metrics, "responses_total") == {
         f"responses_total{{chat,codex,{model},answered,2xx,api.test}}": 1,
         f"responses_total{{chat,codex,{model},refused,401,api.test}}": 1,
         f"responses_total{{chat,codex,{model},upstream_error,5xx,api.test}}": 1,
@@ -123,8 +121,7 @@ def test_tokens_are_counted_as_upstreams_report_them_by_client_and_model(metrics
         record.note_sent(1)
         record.note_counts(counted)
         metrics.finished(record)
-    reported = {name: count for name, count in values(metrics).items() if name.startswith("usage_tokens_total")}
-    assert reported == {
+    assert values(metrics, "usage_tokens_total") == {
         "usage_tokens_total{codex,,api.test,prompt}": 1900,
         "usage_tokens_total{codex,,api.test,cached}": 600,
         "usage_tokens_total{codex,,api.test,reply}": 42,
@@ -141,8 +138,7 @@ def waited(seconds, client="codex"):
 def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metrics):
     for seconds, client in ((0.5, "codex"), (2.0, "codex"), (4.0, "crush")):
         metrics.finished(waited(seconds, client))
-    reported = {name: value for name, value in values(metrics).items() if name.startswith("upstream_first_byte")}
-    assert reported == {
+    assert values(metrics, "upstream_first_byte") == {
         "upstream_first_byte_seconds_count{codex,,api.test}": 2,
         "upstream_first_byte_seconds_sum{codex,,api.test}": 2.5,
         "upstream_first_byte_seconds_count{crush,,api.test}": 1,
@@ -163,7 +159,7 @@ def test_costs_are_reported_by_client_for_models_with_a_price(metrics):
         for usage, tokens in (("prompt", 1_000_000), ("cached", 500_000), ("reply", 10_000)):
             metrics.counters["usage_tokens"].labels(usage, *labels).inc(tokens)
     metrics.counters["usage_tokens"].labels("prompt", "new", "m", "api.test").inc(1_000_000)  # it counts just now
-    assert {name: value for name, value in values(metrics).items() if name.startswith("spent")} == {
+    assert values(metrics, "spent") == {
         "spent_dollars_total{new,m,api.test}": 2.0,
         "spent_dollars_total{codex,m,api.test}": 3.16,
         "spent_dollars_total{crush,m,api.test}": 1.58,
@@ -178,8 +174,7 @@ def test_cut_results_are_counted_by_limit_without_its_value_and_without_names_of
         "tool_output.tools.x.max_bytes=7",
     ):
         metrics.result_cut(limit)
-    reported = {name: count for name, count in values(metrics).items() if name.startswith("cut_results_total")}
-    assert reported == {
+    assert values(metrics, "cut_results_total") == {
         "cut_results_total{tool_output.max_lines}": 2,
         "cut_results_total{window}": 1,
         "cut_results_total{tool_output.tools}": 1,
@@ -191,10 +186,10 @@ def test_foreign_names_cannot_make_series_without_end(metrics, monkeypatch):
     monkeypatch.setattr("proxy.shell.telemetry.metrics.MAX_TIMED_SERIES", 2)
     for number in range(20):
         metrics.finished(waited(1.0, f"client-{number}"))
-    timed = {name: count for name, count in values(metrics).items() if name.startswith("upstream_first_byte_seconds_c")}
+    timed = values(metrics, "upstream_first_byte_seconds_c")
     assert list(timed.values()) == [1, 1, 18]
     assert timed["upstream_first_byte_seconds_count{other,other,api.test}"] == 18
-    reported = {name: count for name, count in values(metrics).items() if name.startswith("responses_total")}
+    reported = values(metrics, "responses_total")
     assert len(reported) == 4
     assert reported["responses_total{chat,other,other,answered,2xx,api.test}"] == 17
 
