@@ -23,7 +23,6 @@ from proxy.demo import (
     Brief,
     CannotStart,
     Contest,
-    HasDefect,
     Run,
     Turn,
     hold_contest,
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
                 with suppress(KeyboardInterrupt):
                     while sys.stdin.readline():
                         pass
-    except (CannotStart, HasDefect) as error:
+    except CannotStart as error:
         return complain(f"the demo could not start: {error}")
     return 0
 

@@ -10,16 +10,12 @@ is left.
 from __future__ import annotations
 
 import json
-import os
-import re
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
@@ -29,6 +25,8 @@ import httpx
 import uvicorn
 from starlette.types import ASGIApp
 
+from proxy.app import create_app
+from proxy.config import Settings
 from proxy.demo.incident import Incident, detective, make_incident
 from proxy.demo.model_server import MODEL, create_model_server, prompt_tokens, tool_tokens
 
@@ -126,8 +124,6 @@ class Turn:
     """Size of the agent's request."""
     prompt_tokens: int
     """Tokens that reached the model, according to its `usage`; 0 if it refused."""
-    edits: str = ""
-    """The proxy's account of this request (`x-context-proxy-edits`), or nothing."""
     attempts: int = 1
     """Sends to the model (`x-context-proxy-attempts`)."""
     refusal: str = ""
@@ -178,7 +174,6 @@ def _ask(client: httpx.Client, messages: list[dict[str, Any]], number: int) -> t
         tuple(_step(call["name"], call["arguments"]) for call in calls),
         sent,
         body["usage"]["prompt_tokens"],
-        edits=response.headers.get("x-context-proxy-edits", ""),
         attempts=int(response.headers.get("x-context-proxy-attempts", "1")),
         answer="" if calls else message["content"] or "(nothing)",
     )
@@ -256,7 +251,7 @@ def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
     with ExitStack() as stopped_at_the_end:
         enter = stopped_at_the_end.enter_context
         folder = Path(enter(tempfile.TemporaryDirectory(prefix="context-proxy-demo-")))
-        model_url = enter(_serving(model))
+        model_url = enter(_serving("the model server", model))
         proxy_url = enter(proxy_in_front_of(model_url, brief.window_tokens, folder, brief.port))
         toolbox, answer = Toolbox(incident, folder), str(incident.answer)
         direct, proxied = (
@@ -269,41 +264,30 @@ def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
 START_SECONDS: Final = 30
 """Longest wait for a server; the proxy starts in half a second, on a busy machine in ten times that."""
 STOP_SECONDS: Final = 5
-"""How long a server may take to end by itself before it is killed."""
+"""How long a server may take to end by itself."""
 _HOST: Final = "127.0.0.1"
-_PERSONAL: Final = ("CONTEXT_PROXY_", "TOOL_OUTPUT_", "UPSTREAM", "OPENAI_")
-"""Variables that configure a real proxy or hold a key; the demo's proxy must not see them."""
-
-
-_LISTENING: Final = re.compile(r'"listening".*"port":(\d+),.*\n')
-_DEFECT: Final = re.compile(
-    r"^.*\b(?:planning|judging)_failed\b.*$|^Traceback \(most recent call last\):.*(?:\n.*)+", re.MULTILINE
-)
 
 
 class CannotStart(Exception):
-    """A server did not start; the text says which one, and its last words."""
-
-
-class HasDefect(Exception):
-    """A proxy has failed inside, although its client may have seen nothing of it; the text is the end of its log."""
-
-
-def raise_defects(log: str) -> None:
-    """Raise HasDefect if a proxy's output reports a failed plan, or ends in a traceback."""
-    found = _DEFECT.search(log)
-    if found is not None:
-        raise HasDefect(f"the proxy has a defect: {found[0][-2000:]}")
+    """A server did not start; the text says which one, and why if that is known."""
 
 
 @contextmanager
-def _serving(app: ASGIApp) -> Iterator[str]:
-    """Serve an application on a free port, on a thread; yields its base URL."""
-    listener = socket.create_server((_HOST, 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none", lifespan="off"))
-    thread = threading.Thread(target=server.run, args=([listener],), name="model-server", daemon=True)
-    thread.start()  # connections wait in the listener's backlog until it accepts them
+def _serving(name: str, app: ASGIApp, port: int = 0) -> Iterator[str]:
+    """Serve an application on this port, 0 for any free one, on a thread; yields its base URL. Raises CannotStart."""
     try:
+        listener = socket.create_server((_HOST, port))
+    except OSError as error:
+        raise CannotStart(f"{name} cannot listen on port {port}: {error.strerror}") from None
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
+    thread = threading.Thread(target=server.run, args=([listener],), name=name, daemon=True)
+    thread.start()
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while thread.is_alive() and not server.started and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if not server.started:
+            raise CannotStart(f"{name} did not start")
         yield f"http://{_HOST}:{listener.getsockname()[1]}/v1"
     finally:
         server.should_exit = True
@@ -311,47 +295,15 @@ def _serving(app: ASGIApp) -> Iterator[str]:
         listener.close()
 
 
-@contextmanager
-def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int = 0) -> Iterator[str]:
-    """Run `python -m proxy serve` for `upstream`, its files in `folder`; yields its base URL. Raises CannotStart, and
-    HasDefect after a run in which the proxy has failed inside."""
-    command = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", str(port)]
-    command += ["--context-window", str(window_tokens), "--data-dir", str(folder / "kept")]
-    log = folder / "proxy.log"
-    with log.open("ab") as output:
-        process = subprocess.Popen(  # noqa: S603 - our own interpreter and our own arguments
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=impersonal(os.environ),
-        )
-    try:
-        yield f"http://{_HOST}:{_listening_port(log, process)}/v1"
-    finally:
-        _stop(process)
-    raise_defects(log.read_text(errors="replace"))
-
-
-def impersonal(environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment without settings and keys."""
-    return {name: value for name, value in environment.items() if not name.startswith(_PERSONAL)}
-
-
-def _listening_port(log: Path, process: subprocess.Popen[bytes]) -> int:
-    """The port in the proxy's `listening` event, once that line is written. Raises CannotStart."""
-    deadline = time.monotonic() + START_SECONDS
-    while process.poll() is None and time.monotonic() < deadline:
-        if (found := _LISTENING.search(log.read_text(errors="replace"))) is not None:
-            return int(found[1])
-        time.sleep(0.01)
-    raise CannotStart(f"the proxy did not start:\n{log.read_text(errors='replace')[-2000:].strip()}")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def proxy_in_front_of(upstream: str, window_tokens: int, folder: Path, port: int = 0) -> AbstractContextManager[str]:
+    """Serve the proxy for `upstream`, without any settings of the user, its files in `folder`; yields its base URL.
+    Raises CannotStart."""
+    settings = Settings.model_validate(
+        {
+            "upstream": {"base_url": upstream},
+            "defaults": {"context_window": window_tokens},
+            "data_dir": folder / "kept",
+            "log": {"level": "error"},
+        }
+    )
+    return _serving("the proxy", create_app(settings), port)

@@ -137,7 +137,7 @@ DIED = Turn(
     2, (), 17_000, 0, refusal="400 context_length_exceeded: This model's maximum context length is 16000 tokens."
 )
 READ = Turn(1, ("list_files", "read_file logs/a-service-with-a-very-long-name-indeed.log"), 9_000, 9_000)
-CUT = Turn(2, ("read_file logs/cart.log",), 17_000, 12_000, edits="truncate_tool_output=3;drop_exchanges=1", attempts=2)
+CUT = Turn(2, ("read_file logs/cart.log",), 17_000, 12_000, attempts=2)
 DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
 
 

@@ -1,8 +1,6 @@
 import json
 import re
-import signal
-import subprocess
-import sys
+import socket
 
 import httpx
 import pytest
@@ -13,17 +11,14 @@ from support.waiting import PATIENCE_SECONDS
 from proxy.demo import (
     Call,
     CannotStart,
-    HasDefect,
     Toolbox,
-    agent,
     create_model_server,
     detective,
-    impersonal,
     investigate,
     make_incident,
     proxy_in_front_of,
-    raise_defects,
 )
+from tools.ports import held_port
 
 
 def work(window_tokens, folder):
@@ -105,54 +100,22 @@ def test_a_server_whose_application_does_not_start_is_reported_at_once():
         raise AssertionError("it must not come this far")
 
 
-def test_a_proxy_that_cannot_start_is_said_with_its_last_words(tmp_path):
+def test_a_proxy_that_cannot_start_is_said_with_the_reason(tmp_path):
     with (
-        pytest.raises(CannotStart, match=r"^the proxy did not start:\n.*upstream.base_url"),
-        proxy_in_front_of("not-a-url", 8_000, tmp_path),
+        held_port() as port,
+        socket.create_server(("127.0.0.1", port)),
+        pytest.raises(CannotStart, match=f"^the proxy cannot listen on port {port}: Address already in use"),
+        proxy_in_front_of("http://127.0.0.1:9", 8_000, tmp_path, port),
     ):
         raise AssertionError("it must not come this far")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        '{"event": "planning_failed", "level": "error"}',
-        "2026-11-23 [error    ] planning_failed  request_id=1",
-        'Traceback (most recent call last):\n  File "x.py", line 1, in <module>\nIndexError: tuple',
-    ],
-)
-def test_a_run_in_which_the_proxy_fails_inside_has_failed(line, tmp_path):
-    with pytest.raises(HasDefect, match=line.rpartition("\n")[2][:20].replace("[", r"\[")):
-        raise_defects(f'{{"event": "listening"}}\n{line}\n')
-    model = create_model_server(8_000, scripted)
+def test_the_demos_proxy_sees_nothing_of_the_users_settings(tmp_path, monkeypatch):
+    for name, value in {"OPENAI_API_KEY": "mine", "CONTEXT_PROXY_PORT": "x", "UPSTREAM": "http://127.0.0.1:9"}.items():
+        monkeypatch.setenv(name, value)
     with (
-        pytest.raises(HasDefect),
-        serving(model) as upstream,
-        proxy_in_front_of(upstream, 8_000, tmp_path),
-        (tmp_path / "proxy.log").open("a") as log,
+        serving(create_model_server(8_000, scripted)) as upstream,
+        proxy_in_front_of(upstream, 8_000, tmp_path) as proxy,
     ):
-        log.write(f"\n{line}\n")
-
-
-def test_a_traceback_that_a_tool_has_written_is_no_defect():
-    raise_defects('{"event": "edit", "text": "Traceback (most recent call last):\\n planning is hard"}\n')
-
-
-def test_a_server_is_terminated_before_it_is_killed():
-    with subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"]) as process:
-        agent._stop(process)
-        assert process.returncode == -signal.SIGTERM
-
-
-def test_a_server_that_does_not_stop_is_killed(monkeypatch):
-    monkeypatch.setattr("proxy.demo.agent.STOP_SECONDS", 0.2)
-    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
-    with subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        agent._stop(process)
-        assert process.returncode == -signal.SIGKILL
-
-
-def test_the_demos_proxy_sees_nothing_of_the_users_settings():
-    personal = dict.fromkeys(("OPENAI_API_KEY", "CONTEXT_PROXY_MODE", "UPSTREAM", "TOOL_OUTPUT_DIR"), "mine")
-    assert impersonal({**personal, "PATH": "/bin"}) == {"PATH": "/bin"}
+        turns = investigate(proxy, "task", Toolbox(make_incident(2), tmp_path), 5, lambda _: None)
+    assert [turn.refusal for turn in turns] == [""]

@@ -25,8 +25,8 @@ from drawn.agent import Agent
 from drawn.case import WITHOUT_NUMBERS, Case, Turn
 from drawn.sides import Received, Side, logged, started
 from drawn.upstream import ARTIFACT, DrawnUpstream
-from proxy.demo import raise_defects
 from proxy.shell.resources import forget_what_is_gone
+from tools.defects import raise_defects
 
 MOST_SENDS: Final = 3
 """For one answer of the model."""

@@ -21,10 +21,10 @@ import structlog
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.demo import raise_defects
 from support.serving import serving
 from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS, wait_until
+from tools.defects import raise_defects
 
 KEY = "sk-key-canary"
 

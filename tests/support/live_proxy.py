@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from proxy.demo import raise_defects
 from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS
+from tools.defects import raise_defects
 from tools.ports import held_port
 
 ROOT = Path(__file__).resolve().parents[2]

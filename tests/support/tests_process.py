@@ -29,9 +29,9 @@ from hypothesis.internal.conjecture import engine, providers
 from hypothesis.internal.conjecture.data import ConjectureData, Status
 
 from proxy import app, reloading
-from proxy.demo import HasDefect, raise_defects
 from proxy.demo import model_server as embedded
 from proxy.shell.models import tokenizer
+from tools.defects import HasDefect, raise_defects
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

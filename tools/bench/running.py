@@ -20,11 +20,11 @@ from typing import IO
 
 import msgspec
 
-from proxy.demo.agent import raise_defects
 from tools.bench.bodies import WORKLOADS
 from tools.bench.contenders import DIRECT, ROOT, Contender
 from tools.bench.jobs import Job, Seen
 from tools.bench.load import run
+from tools.defects import raise_defects
 from tools.ports import held_port
 
 _START_PATIENCE_SECONDS = 90.0

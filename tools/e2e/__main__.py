@@ -28,7 +28,7 @@ from rich.table import Table
 from support.upstream import listening, model_server
 
 from proxy.commands.run import LOG_NAME
-from proxy.demo.agent import HasDefect, raise_defects
+from tools.defects import HasDefect, raise_defects
 from tools.e2e import captures, conversations, measures, ollama_runs, wire_runs
 from tools.e2e.clients import CLIENTS, LOGS, MODEL, Client, NotDelivered, end_all_at
 from tools.e2e.ollama_runs import OLLAMA_CLIENTS, WINDOWS, OllamaClient

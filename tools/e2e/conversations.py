@@ -37,7 +37,7 @@ from support.upstream import (
 from support.upstream.script import valid
 
 from proxy.commands.agents import Agent
-from proxy.demo.agent import HasDefect, raise_defects
+from tools.defects import HasDefect, raise_defects
 from tools.e2e.trials import MODEL, Ended, Place, Trial, delivered
 
 STEPS: Final = 8
