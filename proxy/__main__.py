@@ -1,4 +1,4 @@
-"""Command line: `run`, `env`, `serve`, `status`, `init`, `check`, `doctor`, `demo`, `explain`, `models` and so on.
+"""The command line: `run`, `env`, `serve`, `status`, `init`, `check`, `doctor`, `demo`, `explain`, `models`, others.
 
 Rule: `python -m proxy` is the same as `context-proxy`; each command imports what it needs, so that none waits for
 another's imports.

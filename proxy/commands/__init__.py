@@ -1,1 +1,1 @@
-"""The larger commands; `proxy.__main__` reads their flags and calls them."""
+"""The larger commands, called by `proxy.__main__`, which reads their flags."""

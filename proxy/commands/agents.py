@@ -1,4 +1,4 @@
-"""Known agents, and how each is sent to a proxy: variables, flags, or a copy of its settings.
+"""Known agents, each with the variables or flags that send it to a proxy.
 
 Rule: everything that the proxy knows of a single agent is a row here; `docs/agents.md` is written from it. What was not
 tried on this project's machines says "unknown". In texts, `{base}` is the proxy's URL with `/v1`, `{root}` without.

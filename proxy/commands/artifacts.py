@@ -1,5 +1,5 @@
-"""`context-proxy artifacts ls|show|rm`: the content of the store, of all tenants, for the operator; `context-proxy
-mcp`: artifacts for an agent on this machine, by the Model Context Protocol.
+"""`context-proxy artifacts`, the content of the store for the operator, beside `context-proxy mcp`, which serves it to
+an agent.
 
 Rule: the output is bounded, and no tool output can control a terminal; `--whole` gives the content byte for byte. Over
 MCP an agent gets what the client's keys may read, found where the client's SDK looks for them, and what came without a

@@ -1,4 +1,5 @@
-"""`context-proxy demo`: one agent on the same work twice, directly and through the proxy, with no key and no network.
+"""`context-proxy demo`: one agent on the same work twice, directly, then through the proxy. No key and no network are
+needed.
 
 Rule: everything shown about the two runs is taken from their turns, and fits in 80 columns. It needs no package that
 the proxy does not need.

@@ -1,5 +1,4 @@
-"""`context-proxy check` and `context-proxy doctor`: whether the settings can work, and whether a request goes through
-them.
+"""`context-proxy doctor`, whether a request goes through, beside `check`, whether the settings can work.
 
 Rule: `check` opens no connection. `doctor` tries the proxy itself, with its settings, its upstreams and its store: each
 upstream with a model whose requests go to it. Each finding is one line, and each problem says what to do. Nothing waits

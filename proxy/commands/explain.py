@@ -1,5 +1,5 @@
-"""`context-proxy explain`: what would become of each message of a request, as `/explain` of the operator's API has it;
-with `--diff`, the text of each message that changes, before and after.
+"""`context-proxy explain`: what would become of each message of a request. It prints `/explain` of the operator's API.
+With `--diff`, also the text of each message that changes, before and after.
 
 Rule: what people get is bounded: messages with the same fate share a line, and long stretches show their ends.
 """

@@ -1,4 +1,4 @@
-"""`context-proxy init`: a settings file from what can be found out: the upstream, its models and their windows.
+"""`context-proxy init`: a settings file from what can be found out.
 
 Rule: nothing is asked of the user, no key is written, and no file is replaced. A window that is only guessed is a
 comment: as a setting it would be taken for certain.

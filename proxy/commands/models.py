@@ -1,4 +1,4 @@
-"""`context-proxy models`: each value of a profile, and where it came from.
+"""`context-proxy models`: each value of a profile with its source.
 
 Rule: it works without an upstream and says so. With several upstreams, each supplies the models whose requests go to
 it.

@@ -1,4 +1,4 @@
-"""Where an agent's requests go, and what sends it to a proxy instead; `context-proxy env` prints that.
+"""Where an agent's requests go, or what sends it to a proxy instead.
 
 Rule: a key goes nowhere that its agent would not send it: where the environment already names a base URL for this
 agent, that is its upstream. No file of the agent is changed.

@@ -1,4 +1,4 @@
-"""The bodies of `/v1/compress` and `/v1/retrieve`: headroom's contract, as its callers use it.
+"""The bodies of headroom's `/v1/compress`, as its callers use it.
 
 Rule: OpenAI's messages in, as many out, in the same order; unchanged messages keep their bytes. Unknown members are
 ignored, and wrong types of others refused. Source: headroom at 9fbd47ba, LiteLLM's guardrail at 1.106.

@@ -1,4 +1,4 @@
-"""The application: FastAPI, with the agents' API before its router and the operator's endpoints in it.
+"""The application: FastAPI behind the agents' API.
 
 Rule: it is created once for a process, as FastAPI's caches keep each one that is created, and refers to no settings: a
 reload replaces `app.state.services`. FastAPI describes the agents' paths, but parses neither their requests nor their

@@ -1,4 +1,4 @@
-"""Content taken out of requests, at `/artifacts/NAME` and by the Model Context Protocol.
+"""Content taken out of requests, at `/artifacts/NAME` or by the Model Context Protocol.
 
 Rule: a name is an artifact's name or nothing, never a path; content that arrived with a key is served for that key
 only; a browser never runs content that a model or a tool wrote.

@@ -1,4 +1,4 @@
-"""`/v1/compress` and `/v1/retrieve`, as headroom has them: for gateways that send messages elsewhere themselves.
+"""`/v1/compress` with `/v1/retrieve`, as headroom has them: for gateways that send messages elsewhere themselves.
 
 Rule: clients that may see the operator's pages may ask; an original is served only to the tenant that brought it.
 Everything that is taken out is stored before the response is sent; anything that cannot be stored stays in. Nothing

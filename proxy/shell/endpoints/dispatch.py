@@ -1,4 +1,4 @@
-"""The agents' API as raw ASGI applications: requests that are fitted, and the rest of it.
+"""The agents' API as raw ASGI applications: one for requests that are fitted, one for all others.
 
 Rule: a request is matched by its path as the client wrote it, which no router does. No model of the body on the hot
 route; it is read once, by its wire. A request keeps the services that it began with.

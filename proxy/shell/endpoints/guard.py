@@ -1,4 +1,4 @@
-"""Who may call: the operator's pages are for this machine, or for the operator's key; a foreign web page gets nothing.
+"""Who may call. The operator's pages are for this machine, or for the operator's key. A foreign web page gets nothing.
 And whose artifacts a request may read: the same rule for `/artifacts` and for `/mcp`.
 
 Rule: only the connection's address says where a client is. A header's claim can remove access, never grant it: a

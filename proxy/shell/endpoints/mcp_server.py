@@ -1,4 +1,4 @@
-"""The tools `read_artifact` and `search_artifacts` for clients of the Model Context Protocol, by its official SDK.
+"""The tools for clients of the Model Context Protocol, by its official SDK.
 
 Rule: a client reads what its key may read at `/artifacts`, and nothing else. Each request is complete in itself, so any
 worker and any replica answers it. What the SDK logs may quote a client: only the kinds of its failures reach the log.

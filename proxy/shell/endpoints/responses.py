@@ -1,5 +1,5 @@
-"""Responses of the endpoints: the upstream's, passed on; refusals in the wire's shape; and those of the operator's
-endpoints, FastAPI's own included, in OpenAI's.
+"""Responses of the endpoints. The upstream's are passed on; refusals have the wire's shape; those of the operator's
+endpoints, FastAPI's own included, OpenAI's.
 
 Rule: once a byte of a response has been sent, the only honest way to report a failure is to break the stream. A refusal
 names the path or the parameter and does not repeat what was sent.

@@ -1,4 +1,4 @@
-"""The body of a request: read up to a limit and decompressed, or streamed unread.
+"""The body of a request: read up to a limit, or streamed unread.
 
 Rule: memory is bounded by `server.max_body_bytes`, before and after decompression; a small body that unpacks to
 gigabytes is stopped while it unpacks. The readers for brotli, and for zstd before

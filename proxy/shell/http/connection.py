@@ -1,4 +1,4 @@
-"""A client's connection: uvicorn's protocol, with limits on heads, on the framing of chunks and on waiting.
+"""A client's connection: uvicorn's protocol with limits on heads, on the framing of chunks, on waiting.
 
 Rule: llhttp decides where a request ends and refuses what two readers could frame differently (RFC 9112 11.2). A client
 that is slow, or sends more than it may, delays no other client and gets a reason, behind the responses to what it sent

@@ -1,4 +1,4 @@
-"""The operator's pages, and who may open them."""
+"""What the operator's pages show."""
 
 from proxy.shell.operator.announcement import (
     FOLDER,

@@ -1,4 +1,5 @@
-"""The file by which commands of the same user find a running proxy, and the proof that its port is still that proxy's.
+"""The file by which commands of the same user find a running proxy. They make its port prove that it is still that
+proxy's.
 
 Rule: any local process can claim a port, and would be sent keys. So a port is trusted only if the server there proves
 that it knows the token in the file; the token itself is never sent: each side sends a keyed hash over a nonce, the port

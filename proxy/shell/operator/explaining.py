@@ -1,4 +1,4 @@
-"""A dry run of a request: what would become of each message, and why; nothing is sent or stored.
+"""A dry run of a request: what would become of each message, with the reasons. Nothing is sent or stored.
 
 Rule: it uses the planner of real requests, so that the explanation cannot drift from what happens; sizes, names and
 reasons, never content. What a request refers to but does not contain (an image on the web) is not looked up.

@@ -1,4 +1,4 @@
-"""What is wrong now: since when, and which requests show it.
+"""What is wrong now. Each finding says since when, and which requests show it.
 
 Rule: a run of problems is over once none has happened for RECENT_SECONDS. Each finding counts the requests of its run,
 and its address lists exactly these.

@@ -1,4 +1,4 @@
-"""Data for the dashboard and for `context-proxy status`: health, savings, timeline, and what runs here.
+"""Data for the dashboard's overview: health, savings, timeline.
 
 Rule: figures of all workers, summed up on request; sizes, names, times and money, never content. Money is by the
 catalogue's list prices and says so; a model without one has none.

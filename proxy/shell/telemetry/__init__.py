@@ -1,4 +1,4 @@
-"""Log lines, metrics, traces, and the latest decisions."""
+"""What is told of requests: log lines, metrics, traces, records."""
 
 from proxy.shell.telemetry.history import FILE_NAME, RETRY_SECONDS, History
 from proxy.shell.telemetry.record import (

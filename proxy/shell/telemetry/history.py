@@ -1,5 +1,5 @@
-"""The latest requests of all workers, for `/decisions` and the dashboard: kept in a file that outlives the process, or
-in memory where no file is wanted.
+"""The latest requests of all workers, in a file that outlives the process. They are for `/decisions` and the dashboard;
+where no file is wanted, they are in memory.
 
 Rule: no request waits for it, and none fails because of it. A request pays for one entry in a queue; a thread writes
 them, once a second, and has the file open only while it uses it: one that was removed is made again by the next use. If

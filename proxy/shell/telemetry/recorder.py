@@ -1,4 +1,4 @@
-"""Records requests: what happens on the way is a log line, and the finished record goes to each of a list of sinks.
+"""Records requests: a log line for what happens on the way, a list of sinks for the finished record.
 
 Rule: every chat request writes exactly one `request_done`, however it ends; never a key, never content. One line for
 each change is computed only if the level is debug.

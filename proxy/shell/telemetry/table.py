@@ -1,4 +1,4 @@
-"""Finished requests in one table of SQLite: lists, searches and sums of them.
+"""Finished requests in one table of SQLite, which lists, searches, sums them.
 
 Rule: it holds what the log holds, never a key and never content; its size is bounded in rows and in bytes. One thread
 uses one table; other processes may write to the same file. Everything here may raise sqlite3.Error.

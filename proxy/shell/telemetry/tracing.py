@@ -1,5 +1,5 @@
-"""OpenTelemetry traces: one span for each chat request, with the names and attributes of the GenAI conventions
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/) and the proxy's own sizes.
+"""OpenTelemetry traces: one span for each chat request. Names and attributes are those of the GenAI conventions
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/) beside the proxy's own sizes.
 
 Rule: imported only if tracing is on; a span is made when its request is finished, so that nothing waits for it; sizes,
 names and reasons, never a key and never content. The standard `OTEL_…` variables, which OpenTelemetry itself reads, set

@@ -1,4 +1,4 @@
-"""Sends requests upstream; with its neighbours, the only modules that know the HTTP client (aiohttp).
+"""Sends requests upstream. With its neighbours, the only module that knows the HTTP client (aiohttp).
 
 Why this library: docs/decisions/0001-http-client.md.
 """

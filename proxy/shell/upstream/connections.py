@@ -1,4 +1,4 @@
-"""Connections to upstreams: aiohttp's pool, its name resolution and its sockets.
+"""Connections to upstreams, from aiohttp's pool.
 
 Rule: a request that was sent on a connection is not sent again, so one that the upstream has closed must not be used.
 Bytes that arrive before a request, such as a 408, would be taken for the response to it.

@@ -1,4 +1,4 @@
-"""Requests on their way upstream: their heads, byte for byte, and their bodies.
+"""Requests on their way upstream, with their heads byte for byte.
 
 Rule: while the client sends a body, the client's time runs; while the upstream receives it, the upstream's. A whole
 body is let go of as soon as it is written: its response may take minutes.

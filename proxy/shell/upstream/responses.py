@@ -1,4 +1,4 @@
-"""Responses of upstreams, and why there is none.
+"""Responses of upstreams, or why there is none.
 
 Rule: the client library's exceptions stop here and become the proxy's own errors; a connection whose response is no
 longer read is closed at once, for whatever reason.
