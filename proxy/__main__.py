@@ -237,7 +237,9 @@ def _add_artifacts(command: argparse.ArgumentParser) -> None:
     what = command.add_subparsers(required=True, metavar="ls|show|rm", dest="do")
 
     listing = what.add_parser("ls", help="list artifacts, most recently used first")
-    listing.add_argument("--max", metavar="N", type=_count, default=50, help="show at most this many (default 50)")
+    listing.add_argument(
+        "--max", metavar="N", type=_between(1, 10**9), default=50, help="show at most this many (default 50)"
+    )
     listing.add_argument("--json", action="store_true", help="print JSON")
 
     show = what.add_parser("show", help="show a page of an artifact")
@@ -278,12 +280,6 @@ def _between(least: int, most: int) -> Callable[[str], int]:
         return int(text)
 
     return whole_number
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text[:9])):
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, found {text[:20]!a}")
-    return int(text[:9])
 
 
 def _add_settings_flags(command: argparse.ArgumentParser) -> None:

@@ -141,7 +141,7 @@ def test_a_count_is_a_number_from_one_on(count, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["artifacts", "ls", "--max", count, "--data-dir", str(tmp_path)])
     assert stopped.value.code == 2
-    assert "--max: must be a whole number of at least 1, found" in capsys.readouterr().err
+    assert "--max: must be a whole number from 1 to 1000000000, found" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

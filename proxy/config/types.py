@@ -113,26 +113,18 @@ def _agent_path(path: str) -> str:
     return path
 
 
-def _public_url(url: str) -> str:
-    if not _PLAIN_URL.fullmatch(url):
-        raise ValueError("must be a URL such as https://proxy.example, without query, user and password")
-    return url.rstrip("/").removesuffix("/v1")
+def _matching(pattern: re.Pattern[str], must: str) -> AfterValidator:
+    def checked(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(must)
+        return text
 
-
-def _host_name(name: str) -> str:
-    if not _HOST_NAME.fullmatch(name):
-        raise ValueError("must be a name such as proxy.example, without scheme, port and path")
-    return name.lower()
+    return AfterValidator(checked)
 
 
 Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
 """An empty text, as from an unset shell variable, would mean the current folder; a `~` means the user's home, as no
 shell expands one in a file."""
-
-
-def _stripped(key: SecretStr) -> SecretStr:
-    """Files and Kubernetes secrets often end with a newline, which is not part of the key."""
-    return SecretStr(key.get_secret_value().strip())
 
 
 def _sendable(key: SecretStr) -> SecretStr:
@@ -143,15 +135,17 @@ def _sendable(key: SecretStr) -> SecretStr:
 
 
 def _itself(key: SecretStr) -> SecretStr:
-    if _REFERENCE.match(key.get_secret_value()):
+    """Files and Kubernetes secrets often end with a newline, which is not part of the key."""
+    text = key.get_secret_value().strip()
+    if _REFERENCE.match(text):
         raise ValueError(
             "must be the key itself; variables are not expanded here. Set the environment variable of this setting, or "
             "use the setting of this name that ends in _file for a file with the key"
         )
-    return key
+    return SecretStr(text)
 
 
-Key = Annotated[SecretStr, AfterValidator(_stripped), AfterValidator(_itself)]
+Key = Annotated[SecretStr, AfterValidator(_itself)]
 
 
 SECRET_BYTES: Final = 32
@@ -169,8 +163,16 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
 AgentPath = Annotated[str, AfterValidator(_agent_path)]
-PublicUrl = Annotated[str, AfterValidator(_public_url)]
-HostName = Annotated[str, AfterValidator(_host_name)]
+PublicUrl = Annotated[
+    str,
+    _matching(_PLAIN_URL, "must be a URL such as https://proxy.example, without query, user and password"),
+    AfterValidator(lambda url: url.rstrip("/").removesuffix("/v1")),
+]
+HostName = Annotated[
+    str,
+    _matching(_HOST_NAME, "must be a name such as proxy.example, without scheme, port and path"),
+    AfterValidator(str.lower),
+]
 SentKey = Annotated[Key, AfterValidator(_sendable)]
 """A key that goes into a header."""
 

@@ -1,6 +1,6 @@
 """Resources of the process: threads, memory, its log."""
 
-from proxy.shell.resources.bounded import BoundedMap, with_newest
+from proxy.shell.resources.bounded import BoundedMap
 from proxy.shell.resources.logs import configure_logging, logger, write_lines_for
 from proxy.shell.resources.threads import (
     NotWanted,
@@ -39,6 +39,5 @@ __all__ = [
     "replace_file",
     "tune_interpreter",
     "while_wanted",
-    "with_newest",
     "write_lines_for",
 ]

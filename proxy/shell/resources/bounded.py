@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -75,13 +75,3 @@ class BoundedMap(Generic[Key, Value]):
         self._entries.clear()
         self._bytes.clear()
         self.held_bytes = 0
-
-
-def with_newest(known: Mapping[Key, Value], new: Mapping[Key, Value], most: int) -> dict[Key, Value]:
-    """A copy with these as its newest entries, and no more than `most` in all: for immutable records.
-
-    >>> with_newest({"a": 1, "b": 2}, {"a": 3, "c": 4}, 2)
-    {'a': 3, 'c': 4}
-    """
-    kept = {key: value for key, value in known.items() if key not in new}
-    return dict([*kept.items(), *new.items()][-most:])

@@ -3,7 +3,7 @@ from collections import OrderedDict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.shell.resources import BoundedMap, with_newest
+from proxy.shell.resources import BoundedMap
 
 PUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), max_size=40)
 
@@ -57,11 +57,3 @@ def test_a_map_is_bounded_in_number_and_bytes_and_holds_the_newest(puts, most, m
         assert list(reported.items()) == [(key, found.get(key)) for key in found]
         assert found.held_bytes == sum(reported.values()) <= max_bytes
         assert len(found) <= most
-
-
-@given(st.dictionaries(st.integers(0, 6), st.integers()), st.dictionaries(st.integers(0, 6), st.integers()))
-def test_a_copy_with_the_newest_is_what_a_map_would_hold(known, new):
-    found: BoundedMap[int, int] = BoundedMap(3)
-    for key, value in [*known.items(), *new.items()]:
-        found.put(key, value)
-    assert list(with_newest(known, new, 3).items())[-len(found) :] == [(key, found.get(key)) for key in found]
