@@ -248,8 +248,11 @@ class Relay:
                 self._judge.learn(history, record)
                 following = None if outcome.is_final else await self._sends.following(pending, history)
                 if following is None:
-                    chosen = self._chosen(history, pending)
-                    if chosen.response is not response:
+                    chosen = best(history)
+                    if chosen is attempt:
+                        self._raise_for(history, pending)
+                        self._held.note(planned, outcome, response.evidence, planned.tenant)
+                    else:
                         await response.aclose()
                     return chosen
             except BaseException:
@@ -258,14 +261,6 @@ class Relay:
             await response.aclose()
             cure, planned = following
             self._recorder.retried(record, planned, cure, outcome.verdict)
-
-    def _chosen(self, history: Sequence[Attempt], pending: PendingRequest) -> Attempt:
-        """The attempt whose response the client gets. Raises a clear error if that is one that a client cannot use."""
-        chosen = best(history)
-        if chosen is history[-1]:
-            self._raise_for(chosen, history, pending)
-            self._held.note(chosen.planned, chosen.outcome, chosen.response.evidence, chosen.planned.tenant)
-        return chosen
 
     async def _responded(
         self,
@@ -305,10 +300,11 @@ class Relay:
         is_lost = not outcome.is_final and not await kept.back()
         return Outcome(response.status, ACCEPTED) if is_lost else outcome
 
-    def _raise_for(self, last: Attempt, history: Sequence[Attempt], pending: PendingRequest) -> None:
+    def _raise_for(self, history: Sequence[Attempt], pending: PendingRequest) -> None:
         """Raise a clear error if the last response is one that a client cannot use. Raises ContextOverflow,
         UpstreamEmpty and UpstreamUnreachable."""
-        outcome, planned, cures = last.outcome, last.planned, [one.cure for one in history[1:]]
+        last, cures = history[-1], [one.cure for one in history[1:]]
+        outcome, planned = last.outcome, last.planned
         tokens, language = planned.tokens_after, self._settings.language
         was_in_vain = bool(planned.members) and outcome.status in (400, 422)  # it may be unable to drop messages
         is_ours = self._settings.overflow.retry or pending.again is not None  # a page is not the client's
