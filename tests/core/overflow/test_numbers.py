@@ -71,6 +71,11 @@ def test_what_counts_no_tokens_is_no_number(text: str):
         ("6683 in the messages, 730 in the functions, and 800 in the completion, you requested 8213 tokens",
          (None, 7413, 800, Scope.UNKNOWN)),
         ("输入 36000 tokens 超过最大上下文长度 32768", (32768, 36000, None, Scope.WINDOW)),
+        ("the prompt has 4000 tokens, with max_tokens this exceeds the limit of 4096",
+         (4096, 4000, None, Scope.UNKNOWN)),
+        ("the limit is 9000 tokens, you requested 4000 tokens", (None, None, None, Scope.UNKNOWN)),  # nothing breaks it
+        ("the maximum is 9000 tokens, the limit is 4000 tokens", (None, None, None, Scope.UNKNOWN)),
+        ("input tokens (500, 4096)", (None, 500, None, Scope.UNKNOWN)),  # no range of sizes begins there
     ],
 )  # fmt: skip
 def test_numbers_take_their_roles(text: str, expected):
@@ -81,23 +86,6 @@ def test_numbers_take_their_roles(text: str, expected):
 def test_an_excess_is_neither_limit_nor_size():
     figures = read("prompt too long; exceeded max context length by 100918 tokens")
     assert (figures.excess, figures.limit, figures.largest_size) == (100918, None, None)
-
-
-def test_a_limit_that_nothing_breaks_is_dropped():
-    assert read("the limit is 9000 tokens, you requested 4000 tokens").limit is None
-
-
-def test_two_limits_without_a_size_are_none():
-    assert read("the maximum is 9000 tokens, the limit is 4000 tokens").limit is None
-
-
-def test_a_prompt_below_the_limit_breaks_it_together_with_the_reply():
-    figures = read("the prompt has 4000 tokens, with max_tokens this exceeds the limit of 4096")
-    assert (figures.limit, figures.prompt) == (4096, 4000)
-
-
-def test_a_range_that_does_not_begin_at_its_start_is_no_bound():
-    assert read("input tokens (500, 4096)").limit is None
 
 
 def test_hedges_are_kept():

@@ -11,8 +11,6 @@ from proxy.shell.models.calibration import (
     PLAUSIBLE,
     Samples,
     contradicts,
-    indicates_truncation,
-    is_plausible,
 )
 
 RATIOS = st.floats(*PLAUSIBLE)
@@ -87,15 +85,3 @@ def test_conversations_that_count_less_take_turns_with_one_that_does_not_and_mov
 )
 def test_one_count_disproves_a_ratio_only_if_that_made_prompts_look_much_longer(ratio, adopted, found):
     assert contradicts(ratio, adopted) is found
-
-
-@pytest.mark.parametrize(("ratio", "plausible"), [(0.49, False), (0.5, True), (3.0, True), (3.01, False)])
-def test_tokenizers_differ_only_so_much(ratio, plausible):
-    assert is_plausible(ratio) is plausible
-
-
-@pytest.mark.parametrize(
-    ("ratio", "adopted", "indicated"), [(0.4, None, True), (0.6, None, False), (0.6, 1.0, True), (0.8, 1.0, False)]
-)
-def test_an_upstream_that_counts_far_less_than_it_used_to_has_cut_the_prompt(ratio, adopted, indicated):
-    assert indicates_truncation(ratio, adopted) is indicated
