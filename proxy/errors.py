@@ -1,4 +1,4 @@
-"""Everything that can go wrong, with its HTTP status and its code in OpenAI's error shape.
+"""Everything that can go wrong, each with its HTTP status. Each has a code in OpenAI's error shape.
 
     ProxyError                    status, code
     ├── ServerStopping 503 · TooManyConnections 503 · TooManyListeners 503 · LoopDetected 508

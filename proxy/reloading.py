@@ -1,4 +1,4 @@
-"""Replaces what serves requests on SIGHUP and `POST /-/reload`, and refuses upstreams that lead back to the proxy.
+"""Replaces what serves requests, on SIGHUP or `POST /-/reload`. It refuses upstreams that lead back to the proxy.
 
 Rule: settings that are invalid, or that cannot work, change nothing. Counts and recent decisions continue.
 """

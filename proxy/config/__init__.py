@@ -1,4 +1,4 @@
-"""Settings: the one reader of flags, environment and YAML."""
+"""Settings, read in one place."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""The operator's settings, from flags, environment and YAML; the only reader of environment and YAML.
+"""The operator's settings. The only reader of environment and YAML.
 
 Rule: flags beat environment, environment beats YAML, YAML beats the defaults below. A mistake stops the start with one
 line that names the key and the allowed values; nothing is guessed.

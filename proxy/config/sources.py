@@ -1,4 +1,4 @@
-"""The sources that pydantic-settings reads, and their mistakes as sentences.
+"""The sources that pydantic-settings reads, with their mistakes as sentences.
 
 Rule: a mistake becomes one line that names the key, or the variable, and the allowed values. All mistakes are
 collected, and none shows an API key, a password or a line of the file. docs/decisions/0005 says what the library does

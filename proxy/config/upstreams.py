@@ -1,4 +1,4 @@
-"""The upstreams, and which requests each of them serves.
+"""The upstreams, each with the requests that it serves.
 
 Rule: a request goes to the first of `upstreams` that takes it, else to `upstream`, which takes every request.
 """

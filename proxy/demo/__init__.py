@@ -1,4 +1,4 @@
-"""The demo: a made-up incident, a model server with a small window, and an agent. Nothing in the proxy needs it."""
+"""The demo: a made-up incident, a model server with a small window, an agent. Nothing in the proxy needs it."""
 
 from proxy.demo.agent import (
     START_SECONDS,

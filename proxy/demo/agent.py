@@ -1,4 +1,4 @@
-"""An ordinary tool-using agent on the same work twice: directly, and with the proxy's base URL.
+"""An ordinary tool-using agent, which does the same work directly or with the proxy's base URL.
 
 Rule: both runs get the same model server, tools and code; the agent knows a base URL and nothing else, and none of the
 proxy's code reads its responses. It never shortens anything itself, and reads the proxy's response headers only to

@@ -1,4 +1,4 @@
-"""A made-up incident, a shop whose checkout fails behind its gateway, and the model that investigates it.
+"""A made-up incident: a shop whose checkout fails behind its gateway.
 
 Rule: everything follows from the seed and the number of services, so two runs read the same bytes. Each fact that the
 answer needs is in one line among many similar ones. No line has an absolute path or an address, so one in a tool result

@@ -1,4 +1,4 @@
-"""A small model server: OpenAI's chat API over a policy, with a real token count, a window and a real refusal.
+"""A small model server: OpenAI's chat API over a policy, with a real token count. It has a window and a real refusal.
 
 Rule: it treats every client the same and keeps nothing between requests. The same request gets the same reply, so two
 runs can be compared: ids are digests of it. It knows the requests of this demo's agent: no streams, no reply limits.

@@ -1,4 +1,4 @@
-"""Reads windows, limits and modalities from an upstream's `GET /v1/models`.
+"""Reads what an upstream's `GET /v1/models` says of each model: windows, limits, modalities.
 
 Rule: the smallest of several numbers counts, an impossible number is ignored, and nothing in an entry raises. OpenAI's
 own list has only names; every field below is an addition of the server named beside it.

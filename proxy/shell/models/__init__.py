@@ -1,4 +1,4 @@
-"""Knowledge about models: profiles and their sources, lessons from refusals, token counters."""
+"""What is known about models, by profiles from several sources."""
 
 from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
 from proxy.shell.models.catalogue import Catalogue, Price, Prices

@@ -1,5 +1,5 @@
-"""Limits of hosted models as published by models.dev: 4 800 entries of 130 providers, as of the release; and list
-prices of tokens, for the dashboard.
+"""Limits of hosted models as published by models.dev, as of the release: 4 800 entries of 130 providers. List prices of
+tokens are for the dashboard.
 
 Rule: a wrong model is worse than none, and of several windows the one that certainly holds counts: the upstream's own
 entry, else that of the provider named at the beginning of the model's name, else the vendor's, else the smallest. Only

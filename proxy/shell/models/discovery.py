@@ -1,4 +1,4 @@
-"""Queries the upstream for its models and their limits in the background; no request waits for it long.
+"""Queries the upstream for its models in the background. No request waits for it long.
 
 Rule: at most one query at a time for all models, and one in ten minutes after a response (for a self-hosted
 server that reports what it has loaded: one in 15 seconds of use; for any of them before a prompt is cut). A client's

@@ -1,4 +1,5 @@
-"""Recognises the kind of self-hosted server behind an upstream, and queries the windows that it has allocated.
+"""Recognises the kind of self-hosted server behind an upstream. It queries the windows that such a server has
+allocated.
 
 Rule: only addresses that can be self-hosted servers are queried, outside their OpenAI paths. Queries change nothing,
 except that they may load a model which the request at hand loads anyway; docs/own-servers.md has the table. Each is

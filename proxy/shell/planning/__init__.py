@@ -1,4 +1,4 @@
-"""From the bytes of a request to what is sent in its place, and what is remembered of the request."""
+"""From the bytes of a request to what is sent in its place."""
 
 from proxy.shell.planning.memory import (
     ConversationMemory,

@@ -1,5 +1,5 @@
-"""Memory of running conversations: each turn needs work only on its new messages, and no turn is refused for the reason
-of an earlier refusal: sealed reasoning, calls without results, or more items than fit the window of the upstream that
+"""Memory of running conversations: each turn needs work only on its new messages. No turn is refused for the reason of
+an earlier refusal: sealed reasoning, calls without results, or more items than fit the window of the upstream that
 holds them.
 
 Rule: kept in memory only, and bounded; a forgotten refusal costs another one, and everything else only time. The

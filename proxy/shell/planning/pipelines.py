@@ -1,4 +1,4 @@
-"""From settings to pipelines: which steps a request to a model goes through, and with which limits.
+"""From settings to pipelines: the steps with their limits for requests to a model.
 
 Rule: a pipeline is a function of settings, model, budget and tool list; nothing else in a request may change it, or the
 prefix of a conversation would change with it.

@@ -1,4 +1,4 @@
-"""Inputs of a plan besides the messages, and the steps that follow from them.
+"""Inputs of a plan besides the messages.
 
 Rule: a function of the settings, the request's model, reply limit and tool list, the knowledge about that model, and
 the terms of the send. It is the same object in all turns of a conversation: a plan continues only from one with equal

@@ -1,5 +1,5 @@
-"""The plan for a request: what it depends on, the bytes to send, and how much of the
-previous send of its conversation they repeat.
+"""The plan for a request, with the bytes to send. It knows what it depends on, and how much of the previous send of its
+conversation it repeats.
 
 Rule: a record; a plan continues only from one with equal inputs. Its content may be elsewhere while its request waits;
 what describes it stays. No plan depends on what was sent before: that is one comparison of two tuples while nothing is

@@ -1,4 +1,4 @@
-"""Plans requests, off the event loop if that takes long, and remembers the plans.
+"""Plans requests, off the event loop if that takes long. It remembers the plans.
 
 Rule: the event loop is never blocked for more than 20 ms; known messages of a conversation are not processed again.
 """

@@ -1,4 +1,4 @@
-"""Remote images: downloaded within limits of time, size and trust, and only from the public internet.
+"""Remote images, downloaded within limits of time, size, trust. They come only from the public internet.
 
 Rule: whatever a server does, the result is an image or the reason why there is none, in bounded time and memory; each
 hop of a redirect is checked as if it were the first. A name is resolved once, its addresses are checked, and the

@@ -1,5 +1,5 @@
-"""Looks up what the references of a request refer to: images from the web, artifacts from the store, and whether those
-exist whose pages it shows; and remembers the outcome for each address, for later turns, for other workers and across
+"""Looks up what the references of a request refer to: images from the web, artifacts from the store, whether those
+exist whose pages it shows. It remembers the outcome for each address, for later turns, for other workers and across
 restarts.
 
 Rule: what cannot be looked up now stays as it is, and no failure here fails a request. An address that was looked up

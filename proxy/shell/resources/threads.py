@@ -1,5 +1,5 @@
-"""Threads for work that may never finish (a dead disk, a bucket or a name server that does not respond) and for work on
-a request, which stops when the client has left; and recurring work beside the requests.
+"""Threads for work that may never finish, as on a dead disk, or that stops when the client has left. Recurring work
+runs in tasks beside the requests.
 
 Rule: the process can exit while a thread hangs; it waits briefly, so that work that is nearly done gets done. Work on a
 request stops at the next message at the latest, and lets other requests go first between two messages.

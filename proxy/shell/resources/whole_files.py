@@ -1,4 +1,4 @@
-"""Files that are written whole, and a JSON file that several workers share.
+"""Files that are written whole, such as a JSON file that several workers share.
 
 Rule: a reader sees one whole version; a crash leaves the old one. Only the user that the proxy runs as can read them,
 and half-written ones are recognised by their names. Changes of a shared file are serialised by a lock; without one, if

@@ -1,4 +1,4 @@
-"""Bounds the work on all requests together, gives memory back afterwards, and tunes the interpreter for a server.
+"""Bounds the work on all requests together. It gives memory back afterwards, and tunes the interpreter for a server.
 
 Rule: over the limit, requests wait for room; one may always run, however large, so that nothing stalls. A client that
 sends its body slowly loses its place while others wait. Small requests never wait.
