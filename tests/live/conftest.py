@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.live_proxy import Proxy, Start, running
+from support.upstream.sockets import OK, Request, SocketServer, answering
 from support.waiting import PATIENCE_SECONDS
 
 from tools.ports import held_port
@@ -114,12 +115,20 @@ def connect() -> Callable[[Proxy], contextlib.AbstractAsyncContextManager[Client
     return connected
 
 
+@pytest.fixture
+async def seen(proxy: Proxy) -> AsyncIterator[list[Request]]:
+    """What comes to an upstream that answers everything with OK."""
+    found: list[Request] = []
+    async with SocketServer(answering(OK, seen=found), proxy.upstream_port):
+        yield found
+
+
 NODE = Path(__file__).parent / "node"
 
 
 @pytest.fixture(scope="session")
-def node_folder() -> Path:
-    """A folder with the npm package `openai`; kept between runs in the user's cache."""
+def node() -> Callable[..., str]:
+    """Runs a script with the npm package `openai`, which is kept between runs in the user's cache; what it prints."""
     npm = shutil.which("npm")
     if shutil.which("node") is None or npm is None:
         pytest.skip("node or npm is not installed")
@@ -131,11 +140,17 @@ def node_folder() -> Path:
         folder = Path(tempfile.mkdtemp(prefix="context-proxy-node-"))
     for name in ("package.json", "client.mjs", "reading.mjs"):
         shutil.copy(NODE / name, folder)
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+
+    def printed(*words: str) -> str:
+        ran = run("node", *words)
+        assert ran.stderr == ""
+        return ran.stdout
+
     if not (folder / "node_modules" / "openai").exists():
-        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        installed = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-        )
+        installed = run(npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
         if installed.returncode:
             pytest.skip(f"npm cannot install the package openai: {installed.stderr.strip()[-200:]}")
-    return folder
+    return printed

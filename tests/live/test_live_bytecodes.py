@@ -3,8 +3,6 @@
 Rule: a change that makes a request dearer says so by a higher figure here, and a gain lowers its figure.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -14,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -56,28 +53,28 @@ EVENT = b'data: {"id":"x","object":"chat.completion.chunk","choices":[{"index":0
 class Upstream:
     """Replies at once, and sends each event of a stream once the reader has confirmed the one before."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         self.go_on = threading.Semaphore(0)
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def close(self) -> None:
+    def close(self):
         """Listen no longer; connections end when the proxy closes them."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
-    def _accept(self) -> None:
+    def _accept(self):
         with contextlib.suppress(OSError):  # the end
             while True:
                 connection, _ = self._listener.accept()
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, connection):
         with connection, contextlib.suppress(OSError):
             self._reply(connection)
 
-    def _reply(self, connection: socket.socket) -> None:
+    def _reply(self, connection):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while (head := received(connection, b"\r\n\r\n")) is not None:
             if not head.startswith(b"POST"):
@@ -97,7 +94,7 @@ class Upstream:
             connection.sendall(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
 
 
-def received(connection: socket.socket, until: bytes) -> bytes | None:
+def received(connection, until):
     """Everything up to these bytes; None at the end. Later bytes stay unread."""
     found = b""
     while not found.endswith(until):
@@ -108,18 +105,18 @@ def received(connection: socket.socket, until: bytes) -> bytes | None:
     return found
 
 
-def exactly(connection: socket.socket, count: int) -> bytes:
+def exactly(connection, count):
     found = b""
     while len(found) < count:
         found += connection.recv(count - len(found))
     return found
 
 
-def length_in(head: bytes) -> int:
+def length_in(head):
     return next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
 
 
-def body_of(kind: str, number: int) -> bytes:
+def body_of(kind, number):
     turns = [{"role": "user", "content": f"{number} {TEXT}"}]
     if kind == "big":
         roles = ("user", "assistant") * 50
@@ -133,7 +130,7 @@ def body_of(kind: str, number: int) -> bytes:
 class Counted:
     """A proxy whose bytecodes are counted."""
 
-    def __init__(self, folder: Path, port: int) -> None:
+    def __init__(self, folder, port):
         self.upstream = Upstream()
         self._result = folder / "count"
         served = ["serve", "--upstream", f"http://127.0.0.1:{self.upstream.port}/v1", "--port", str(port)]
@@ -144,19 +141,19 @@ class Counted:
         self._client = connected(port)
         self._number = 0
 
-    def close(self) -> None:
+    def close(self):
         """End the proxy and its upstream."""
         self._client.close()
         self.process.terminate()
         self.process.wait(PATIENCE_SECONDS)
         self.upstream.close()
 
-    def cost(self, kind: str) -> float:
+    def cost(self, kind):
         """Bytecodes of one request: those of the batch with the fewest, as what runs beside requests adds to some."""
         self._ask(kind, 4 * REQUESTS)
         return min(self._batch(kind) for _ in range(BATCHES))
 
-    def _batch(self, kind: str) -> float:
+    def _batch(self, kind):
         self.process.send_signal(signal.SIGUSR1)
         self._wait_for("begun")
         self._ask(kind, REQUESTS)
@@ -164,7 +161,7 @@ class Counted:
         self.process.send_signal(signal.SIGUSR2)
         return self._wait_for("") / REQUESTS
 
-    def _wait_for(self, word: str) -> int:
+    def _wait_for(self, word):
         end = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < end:
             text = self._result.read_text() if self._result.exists() else ""
@@ -173,7 +170,7 @@ class Counted:
             time.sleep(0.005)
         raise AssertionError("the proxy does not count")
 
-    def _ask(self, kind: str, count: int) -> None:
+    def _ask(self, kind, count):
         for _ in range(count):
             self._number += 1
             body = body_of(kind, 10_000 + self._number)
@@ -191,7 +188,7 @@ class Counted:
                 exactly(self._client, length_in(head))
 
 
-def connected(port: int) -> socket.socket:
+def connected(port):
     end = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
@@ -205,7 +202,7 @@ def connected(port: int) -> socket.socket:
 
 
 @pytest.fixture(scope="module")
-def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
+def counted(tmp_path_factory):
     with held_port() as port:
         found = Counted(tmp_path_factory.mktemp("counted"), port)
         time.sleep(2)  # what runs once after the start
@@ -216,7 +213,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counted]:
 @pytest.mark.skipif(sys.version_info[:2] not in FIGURES, reason="no figures are noted for this Python")
 @pytest.mark.skipif("COVERAGE_RUN" in os.environ or sys.gettrace() is not None, reason="something else is tracing")
 @pytest.mark.parametrize("kind", ["json", "sdk", "off", "big", "stream"])
-def test_a_request_costs_what_is_noted(counted: Counted, kind: str) -> None:
+def test_a_request_costs_what_is_noted(counted, kind):
     noted, cost = FIGURES[sys.version_info[:2]][kind], counted.cost(kind)
     assert cost >= BROKEN * noted, "the counter is broken"
     assert cost <= MOST * noted, f"dearer than {noted}: {cost:.0f}; make it cheaper, or say in the commit why it is"

@@ -1,14 +1,12 @@
 """The event loop waits for no disk: one that hangs holds up only what needs it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Final
 
 import httpx
 from support.live_proxy import running_together
-from support.upstream.sockets import Connection, SocketServer
+from support.upstream.sockets import SocketServer
 from support.waiting import PATIENCE_SECONDS, until
 
 PROGRAM: Final = Path(__file__).parents[1] / "support" / "disk_audit.py"
@@ -29,7 +27,7 @@ TURN: Final = [
 ]
 
 
-async def refusing_what_is_long(connection: Connection) -> None:
+async def refusing_what_is_long(connection):
     while True:
         is_long = len((await connection.request()).body) > 70_000
         status, body = (b"400 Bad Request", REFUSAL) if is_long else (b"200 OK", REPLY)

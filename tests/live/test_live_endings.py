@@ -1,7 +1,5 @@
 """How requests end when a side disconnects, dies or falls silent, or the proxy is stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -10,28 +8,28 @@ import signal
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.sdks import openai_python
-from support.upstream.sockets import CHUNKED, LAST_CHUNK, OK, Connection, SocketServer, answering, chunk, soon
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, OK, SocketServer, answering, chunk, soon
 from support.waiting import PATIENCE_SECONDS, until
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": true}'
+BEGUN = CHUNKED + chunk(b"data: 1\n\n")
 
 
 class Serving:
     """An upstream that begins streams, says what happens to them, and continues when released."""
 
-    def __init__(self, begin: bytes = CHUNKED + chunk(b"data: 1\n\n")) -> None:
+    def __init__(self, begin=BEGUN):
         self._begin = begin
         self.taken = asyncio.Event()
         self.closed = asyncio.Event()
         self.finish = asyncio.Event()
         self.die = asyncio.Event()
 
-    async def __call__(self, connection: Connection) -> None:
+    async def __call__(self, connection):
         request = await connection.head()
         if request.line.startswith(b"GET /v1/models "):  # the proxy's own question
             await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
@@ -53,11 +51,9 @@ class Serving:
             await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
 
 
-@pytest.mark.parametrize("begin", [b"", CHUNKED + chunk(b"data: 1\n\n")], ids=["before the head", "in the middle"])
+@pytest.mark.parametrize("begin", [b"", BEGUN], ids=["before the head", "in the middle"])
 @pytest.mark.parametrize("line", [CHAT, "POST /v1/completions", "GET /v1/batches"])
-async def test_a_client_that_leaves_frees_the_upstream_at_once(
-    line: str, begin: bytes, proxy: Any, connect: Any
-) -> None:
+async def test_a_client_that_leaves_frees_the_upstream_at_once(line, begin, proxy, connect):
     serving, name = Serving(begin), f"left-{len(begin)}"
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(line, None if line.startswith("GET") else BODY, f"x-request-id: {name}")
@@ -72,9 +68,7 @@ async def test_a_client_that_leaves_frees_the_upstream_at_once(
 
 
 @pytest.mark.parametrize("framing", ["content-length: 100", "transfer-encoding: chunked"])
-async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstream_at_once(
-    framing: str, proxy: Any, connect: Any
-) -> None:
+async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstream_at_once(framing, proxy, connect):
     serving = Serving(begin=b"")
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask("POST /v1/files", None, framing)
@@ -84,9 +78,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstre
         await soon(serving.closed.wait())
 
 
-async def test_an_upstream_that_dies_in_the_middle_breaks_the_stream_and_the_log_says_why(
-    proxy: Any, client: Any
-) -> None:
+async def test_an_upstream_that_dies_in_the_middle_breaks_the_stream_and_the_log_says_why(proxy, client):
     serving = Serving()
     async with SocketServer(serving, proxy.upstream_port):
         client.ask(CHAT, BODY, "x-request-id: died")
@@ -100,9 +92,7 @@ async def test_an_upstream_that_dies_in_the_middle_breaks_the_stream_and_the_log
     assert "broke off its response" in line["problem"]
 
 
-async def test_an_upstream_that_is_silent_is_a_504_before_the_first_byte_and_a_broken_stream_after(
-    start: Any, connect: Any
-) -> None:
+async def test_an_upstream_that_is_silent_is_a_504_before_the_first_byte_and_a_broken_stream_after(start, connect):
     proxy = start(UPSTREAM__FIRST_BYTE_TIMEOUT_SECONDS="0.2", UPSTREAM__IDLE_TIMEOUT_SECONDS="0.2")
     silent, stalling = Serving(begin=b""), Serving()
     async with connect(proxy) as client:
@@ -131,7 +121,7 @@ class Lingering:
     """An upstream that ends the body of each stream only when released, as gateways do that have to write down
     first what it cost."""
 
-    def __init__(self, *reported: bytes) -> None:
+    def __init__(self, *reported):
         self._chunks = reported
         self.served: list[int] = []
         """The connection of each request."""
@@ -139,7 +129,7 @@ class Lingering:
         self.closed = asyncio.Semaphore(0)
         """Released for each connection that the proxy closed."""
 
-    async def __call__(self, connection: Connection) -> None:
+    async def __call__(self, connection):
         while True:
             request = await connection.request()
             if request.line.startswith(b"GET "):
@@ -160,7 +150,7 @@ class Lingering:
             await connection.send(LAST_CHUNK)
 
 
-async def _took(client: Any, *reported: bytes) -> None:
+async def _took(client, *reported):
     """The client takes these pieces, and hangs up."""
     await client.head()
     taken = b""
@@ -175,9 +165,7 @@ async def _took(client: Any, *reported: bytes) -> None:
     [(ANSWER, FINAL, USAGE, DONE), (ANSWER, FINAL, DONE[:9], DONE[9:]), (ANSWER, FINAL, USAGE)],
     ids=["done", "done in two pieces", "final chunk and usage"],
 )
-async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(
-    reported: tuple[bytes, ...], mode: str, proxy: Any, connect: Any
-) -> None:
+async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(reported, mode, proxy, connect):
     lingering, name = Lingering(*reported), f"hung-up-{mode}-{len(b''.join(reported))}"
     async with SocketServer(lingering, proxy.upstream_port):
         for number in range(2):
@@ -193,9 +181,7 @@ async def test_a_client_that_hangs_up_with_the_whole_answer_was_answered(
         assert len(lingering.served) == 2
 
 
-async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_failure_on_another_path_either(
-    proxy: Any, connect: Any
-) -> None:
+async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_failure_on_any_path(proxy, connect):
     lingering = Lingering(ANSWER, DONE)
     async with (
         SocketServer(lingering, proxy.upstream_port),
@@ -211,7 +197,7 @@ async def test_an_upstream_that_never_ends_its_body_is_let_go_soon_which_is_no_f
     assert not [line for line in proxy.log().splitlines() if '"completions"' in line and "passthrough_failed" in line]
 
 
-async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connect: Any) -> None:
+async def test_a_client_that_hangs_up_before_the_end_has_left(proxy, connect):
     for number, reported in enumerate([(ANSWER,), (ANSWER, FINAL), (ANSWER, USAGE)]):
         lingering = Lingering(*reported)
         async with SocketServer(lingering, proxy.upstream_port), connect(proxy) as client:
@@ -222,7 +208,7 @@ async def test_a_client_that_hangs_up_before_the_end_has_left(proxy: Any, connec
         assert done["outcome"] == "client_left"
 
 
-async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(proxy: Any, connect: Any) -> None:
+async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(proxy, connect):
     serving = Serving(CHUNKED + chunk(ANSWER + DONE))
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY, "x-request-id: broke-late")
@@ -233,8 +219,8 @@ async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(
     assert (await proxy.logged(event="request_done", request_id="broke-late"))["outcome"] == "answered"
 
 
-def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> None:
-    async def ten_streams() -> None:
+def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy):
+    async def ten_streams():
         async with (
             SocketServer(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
             openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
@@ -254,21 +240,21 @@ def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy: Any) -> No
     asyncio.run(ten_streams())
 
 
-async def _begun(client: Any) -> None:
+async def _begun(client):
     """The client has the first event of a stream."""
     client.ask(CHAT, BODY)
     await client.head()
     await client.chunk()
 
 
-async def _finished(client: Any, serving: Serving) -> None:
+async def _finished(client, serving):
     """The client gets the rest of it."""
     serving.finish.set()
     assert await client.chunk() == b"data: [DONE]\n\n"
     assert await client.chunk() == b""
 
 
-async def _until_nobody_listens(proxy: Any) -> None:
+async def _until_nobody_listens(proxy):
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             try:
@@ -279,13 +265,11 @@ async def _until_nobody_listens(proxy: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _ended(proxy: Any) -> int:
+async def _ended(proxy):
     return await asyncio.wait_for(asyncio.to_thread(proxy.process.wait), PATIENCE_SECONDS)
 
 
-async def a_running_stream_may_end_within_the_grace(
-    start: Any, connect: Any, number: signal.Signals = signal.SIGTERM, status: int = -signal.SIGTERM
-) -> None:
+async def a_running_stream_may_end_within_the_grace(start, connect, number=signal.SIGTERM, status=-signal.SIGTERM):
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         await _begun(client)
@@ -295,11 +279,11 @@ async def a_running_stream_may_end_within_the_grace(
         assert await _ended(proxy) == status
 
 
-async def so_it_may_after_control_c(start: Any, connect: Any) -> None:
+async def so_it_may_after_control_c(start, connect):
     await a_running_stream_may_end_within_the_grace(start, connect, signal.SIGINT, 130)
 
 
-async def a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) -> None:
+async def a_stream_is_cut_when_the_grace_is_over(start, connect):
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="1"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY, "x-request-id: cut")
@@ -313,13 +297,10 @@ async def a_stream_is_cut_when_the_grace_is_over(start: Any, connect: Any) -> No
     assert (await proxy.logged(event="request_done", request_id="cut"))["outcome"] == "server_stopping"
 
 
-async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) -> None:
+async def two_workers_share_the_port_and_end_together(start, connect):
     proxy = await start("--workers", "2")
 
-    async def refuse_lists(connection: Connection) -> None:
-        await answering(OK)(connection)
-
-    async with SocketServer(refuse_lists, proxy.upstream_port):
+    async with SocketServer(answering(OK), proxy.upstream_port):
         for _ in range(6):
             async with connect(proxy) as client:
                 client.ask(CHAT, BODY)
@@ -331,7 +312,7 @@ async def two_workers_share_the_port_and_end_together(start: Any, connect: Any) 
     await until(lambda: _group(proxy.process.pid) == [])
 
 
-async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: Any, connect: Any) -> None:
+async def workers_that_end_take_no_new_connections_while_a_stream_runs(start, connect):
     proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         await _begun(client)
@@ -341,11 +322,11 @@ async def workers_that_end_take_no_new_connections_while_a_stream_runs(start: An
         await _ended(proxy)
 
 
-async def busy_connections_are_told_that_their_next_answer_is_the_last(start: Any, connect: Any) -> None:
+async def busy_connections_are_told_that_their_next_answer_is_the_last(start, connect):
     proxy, received = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), asyncio.Semaphore(0)
     ended: list[bytes] = []
 
-    async def busy() -> None:
+    async def busy():
         async with connect(proxy) as client:
             while True:
                 client.ask(CHAT, BODY)
@@ -365,7 +346,7 @@ async def busy_connections_are_told_that_their_next_answer_is_the_last(start: An
     assert await _ended(proxy) == -signal.SIGTERM
 
 
-async def a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
+async def a_page_that_listens_does_not_hold_up_the_end(start, connect):
     proxy = await start(SERVER__SHUTDOWN_GRACE_SECONDS="600", SERVER__HOST_NAMES='["proxy"]')
     async with connect(proxy) as listening:
         listening.ask("GET /events")
@@ -376,7 +357,7 @@ async def a_page_that_listens_does_not_hold_up_the_end(start: Any, connect: Any)
         assert await _ended(proxy) == -signal.SIGTERM
 
 
-async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start: Any, connect: Any) -> None:
+async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(start, connect):
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with (
         SocketServer(serving, proxy.upstream_port),
@@ -397,7 +378,7 @@ async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(star
         await _ended(proxy)
 
 
-async def a_hangup_of_the_terminal_ends_no_stream(start: Any, connect: Any, workers: int = 1) -> None:
+async def a_hangup_of_the_terminal_ends_no_stream(start, connect, workers=1):
     proxy, serving = await start("--workers", str(workers)), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         await _begun(client)
@@ -410,11 +391,11 @@ async def a_hangup_of_the_terminal_ends_no_stream(start: Any, connect: Any, work
         assert (await client.answer())[0] == 200
 
 
-async def nor_does_it_of_two_workers(start: Any, connect: Any) -> None:
+async def nor_does_it_of_two_workers(start, connect):
     await a_hangup_of_the_terminal_ends_no_stream(start, connect, workers=2)
 
 
-async def workers_end_when_their_parent_was_killed(start: Any, connect: Any) -> None:
+async def workers_end_when_their_parent_was_killed(start, connect):
     proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         await _begun(client)
@@ -443,11 +424,11 @@ SIDE_BY_SIDE = [
 
 
 @pytest.mark.parametrize("stories", SIDE_BY_SIDE, ids=lambda stories: " and ".join(story.__name__ for story in stories))
-async def test_the_end(stories: tuple[Any, ...], start: Any, connect: Any) -> None:
+async def test_the_end(stories, start, connect):
     await asyncio.gather(*(story(partial(asyncio.to_thread, start), connect) for story in stories))
 
 
-async def test_a_port_that_is_taken_is_reported_in_one_line(proxy: Any) -> None:
+async def test_a_port_that_is_taken_is_reported_in_one_line(proxy):
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", proxy.base_url, "--port", str(proxy.port)]
     second = await asyncio.create_subprocess_exec(
         *command, stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
@@ -459,7 +440,7 @@ async def test_a_port_that_is_taken_is_reported_in_one_line(proxy: Any) -> None:
     ]
 
 
-def _group(leader: int) -> list[int]:
+def _group(leader):
     """The processes of a group that live."""
     found = []
     for folder in Path("/proc").iterdir():

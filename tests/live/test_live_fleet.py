@@ -1,24 +1,20 @@
 """Three replicas over one bucket and one server of shared learning, behind nginx: what happens to a conversation when
 parts of that are killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
 import re
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from support.journey import call, long_text, result
-from support.live_proxy import Proxy, running_together
+from support.live_proxy import running_together
 from support.s3_server import new_bucket, s3_server
 from support.state_server import StateServer, needs_state_server
-from support.upstream import ScriptedModel, listening, model_server
+from support.upstream import listening, model_server
 from support.waiting import PATIENCE_SECONDS, until
 
 from live.test_live_replicas import nginx_before
@@ -30,7 +26,7 @@ KEY = "sk-of-the-fleet"
 class Fleet:
     """The replicas, and a client that talks to nginx alone."""
 
-    def __init__(self, base_url: str, replicas: list[Proxy], upstream: ScriptedModel, state: StateServer) -> None:
+    def __init__(self, base_url, replicas, upstream, state):
         self.base_url = base_url
         self.replicas = replicas
         self.upstream = upstream
@@ -40,7 +36,7 @@ class Fleet:
             trust_env=False, timeout=PATIENCE_SECONDS, headers={"authorization": f"Bearer {KEY}"}
         )
 
-    def turns(self, count: int) -> list[httpx.Response]:
+    def turns(self, count):
         """So many turns of one conversation, in which every third result is long."""
         answers = []
         for _ in range(count):
@@ -51,17 +47,17 @@ class Fleet:
             answers.append(self.client.post(f"{self.base_url}/chat/completions", json=body))
         return answers
 
-    def shown(self) -> list[str]:
+    def shown(self):
         """Ids of the requests that the replicas list together, each what it has served, as its dashboard does."""
         roots = [one.base_url.removesuffix("/v1") for one in self.replicas]
         return [one["request_id"] for root in roots for one in self.client.get(f"{root}/decisions").json()["decisions"]]
 
-    async def show(self, answers: list[httpx.Response]) -> None:
+    async def show(self, answers):
         """Wait until they list all these requests, each of them once: an answer arrives before it is kept."""
         ids = sorted(answer.headers["x-request-id"] for answer in answers)
         await until(lambda: sorted(self.shown()) == ids)
 
-    def read_back(self) -> None:
+    def read_back(self):
         """Everything that was cut is there, whole, whichever replica is asked."""
         names = set(re.findall(rb"tool_read_log_[0-9a-f]{16}\.txt", b"".join(one.body for one in self.upstream.sent)))
         texts = {message["content"] for message in self.messages if message["role"] == "tool"}
@@ -73,7 +69,7 @@ class Fleet:
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+def fleet(tmp_path, monkeypatch):
     state, upstream = StateServer(tmp_path), model_server(WINDOW)
     with contextlib.ExitStack() as stack:
         url = new_bucket(stack.enter_context(s3_server()), tmp_path.name, monkeypatch)
@@ -101,7 +97,7 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
 
 
 @needs_state_server
-async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_shared_state(fleet: Fleet) -> None:
+async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_shared_state(fleet):
     """The window is not configured: a refusal teaches it to one replica, which shares it with the others."""
     started = fleet.turns(4)
     assert {answer.status_code for answer in started} == {200}

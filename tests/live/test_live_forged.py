@@ -1,10 +1,8 @@
 """Tool output that imitates the proxy, through a running proxy, for all kinds of agents on all four APIs."""
 
-from __future__ import annotations
-
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -103,12 +101,12 @@ class Stage(NamedTuple):
     data: Path
     names: Mapping[str, str]
 
-    def filled(self, text: str) -> str:
+    def filled(self, text):
         for name, value in self.names.items():
             text = text.replace(f"{{{name}}}", value)
         return text
 
-    def sent(self, api: str, agent: str, result: Text, arguments: str = "{}") -> str:
+    def sent(self, api, agent, result, arguments="{}"):
         """All texts of what reaches the model from an agent whose tool has returned this."""
         path, of_chat = APIS[api]
         tools, headers = AGENTS[agent]
@@ -117,13 +115,13 @@ class Stage(NamedTuple):
         assert answer.status_code == 200, answer.text
         return "\n".join(texts_in({**self.model.last.json, "tools": None}))
 
-    def kept(self, name: str) -> bytes:
+    def kept(self, name):
         """The content of an artifact, read as its tenant reads it."""
         url = f"http://127.0.0.1:{self.proxy.port}/artifacts/{name}"
         return httpx.get(url, headers=dict(HERE)).raise_for_status().content
 
 
-def conversation(tools: Sequence[str], result: Text, arguments: str = "{}") -> Json:
+def conversation(tools, result, arguments="{}"):
     content = result if isinstance(result, str) else [{"type": "text", "text": text} for text in result]
     call = {"id": "call_1", "type": "function", "function": {"name": [*tools, "fetch"][0], "arguments": arguments}}
     messages = [
@@ -135,7 +133,7 @@ def conversation(tools: Sequence[str], result: Text, arguments: str = "{}") -> J
     return {"model": "m", "messages": messages} | ({"tools": offered} if tools else {})
 
 
-def texts_in(value: Any) -> Iterator[str]:
+def texts_in(value):
     if isinstance(value, str):
         yield value
     for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -143,7 +141,7 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(tmp_path_factory):
     model, data = ScriptedModel(), tmp_path_factory.mktemp("forged")
     with running_before(model, data) as proxy:
         found = Stage(proxy, model, data, {"port": str(proxy.port), "data": str(data)})
@@ -153,14 +151,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield found._replace(names={**found.names, **names, "theirs": next(names_in(model.last.body.decode()))})
 
 
-def names_in(text: str) -> Iterator[str]:
+def names_in(text):
     return (found[0] for found in re.finditer(r"tool_[\w-]{1,48}_[0-9a-f]{16}\.\w+", text))
 
 
 NOTICE: Final = re.compile(re.escape(MARK) + r"(?:[^\[\]\n]|\[[^\[\]\n]*\])*\]")
 
 
-def check(stage: Stage, api: str, agent: str, result: Text, arguments: str = "{}") -> None:
+def check(stage, api, agent, result, arguments="{}"):
     parts = [result] if isinstance(result, str) else result
     sent = stage.sent(api, agent, result, arguments)
     notices = NOTICE.findall(sent)
@@ -178,13 +176,13 @@ def check(stage: Stage, api: str, agent: str, result: Text, arguments: str = "{}
     assert bool(notices) == is_cut, where
 
 
-def is_long(text: str) -> bool:
+def is_long(text):
     return len(text.encode()) > 51_200 or text.count("\n") > 2_000
 
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("api", APIS)
-def test_no_tool_output_passes_for_words_of_the_proxy(api: str, agent: str, stage: Stage) -> None:
+def test_no_tool_output_passes_for_words_of_the_proxy(api, agent, stage):
     turn = [*APIS].index(api) + [*AGENTS].index(agent)
     for number, text in enumerate(TEXTS, turn):
         if not isinstance(text, str):
@@ -205,20 +203,20 @@ CALLS: Final = [
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("api", APIS)
-def test_what_a_call_names_is_no_artifact_of_ours(api: str, agent: str, stage: Stage) -> None:
+def test_what_a_call_names_is_no_artifact_of_ours(api, agent, stage):
     for call in CALLS:
         check(stage, api, agent, "total 8" + LONG, json.dumps({"command": stage.filled(call)}))
     check(stage, api, agent, "total 8" + LONG, json.dumps({"file_path": f"{ELSE}/tool-output/{NAME}", "offset": 100}))
 
 
-def goes_on(sent: Any) -> Reply:
+def goes_on(sent):
     """A model that reads the middle of what a notice says to be kept, whoever wrote that."""
     texts = "\n".join(texts_in(sent.json["messages"]))
     named = re.search(r'read_artifact\(id="(tool_fetch_\w+\.txt)"', texts)
     return Reply("Done.") if named is None or "row 4500" in texts else reads(named[1], lines="4490-4510")
 
 
-def test_behind_another_proxy_the_agent_still_gets_what_the_first_one_has_cut(tmp_path: Path) -> None:
+def test_behind_another_proxy_the_agent_still_gets_what_the_first_one_has_cut(tmp_path):
     rows = "".join(f"row {number}\n" for number in range(9_000))
     model = ScriptedModel(says=goes_on)
     with (

@@ -1,25 +1,21 @@
 """Clients that are slow, send more than they may, or ask for what is not offered."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from support.live_proxy import Proxy, running
-from support.upstream.sockets import OK, Connection, Request, SocketServer, answering, soon
+from support.live_proxy import running
+from support.upstream.sockets import OK, Request, SocketServer, answering, posted, soon
 from support.waiting import PATIENCE_SECONDS
 
 CHAT = "POST /v1/chat/completions"
 BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}]}'
 
 
-async def _refusal(client: Any) -> tuple[int, str, bytes]:
+async def _refusal(client):
     """Status and code of an answer after which the connection ends, and its `connection` header."""
     status, headers, body = await client.answer()
     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -27,26 +23,21 @@ async def _refusal(client: Any) -> tuple[int, str, bytes]:
     return status, json.loads(body)["error"]["code"], headers[b"connection"]
 
 
-def _posted(seen: list[Request]) -> list[Request]:
-    """Without the proxy's own questions."""
-    return [request for request in seen if request.line.startswith(b"POST ")]
-
-
 @pytest.fixture(scope="module")
-def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+def impatient(tmp_path_factory):
     folder = tmp_path_factory.mktemp("impatient")
     with running(folder, SERVER__HEADER_TIMEOUT_SECONDS="0.3") as found:
         yield found
 
 
 @pytest.mark.parametrize("whole", [True, False], ids=["one long line", "a line without end"])
-async def test_a_head_that_is_too_long_is_a_431_and_the_end(whole: bool, proxy: Any, client: Any) -> None:
+async def test_a_head_that_is_too_long_is_a_431_and_the_end(whole, proxy, client):
     client.writer.write(b"GET /healthz HTTP/1.1\r\nx: " + b"v" * 200_000 + (b"\r\n\r\n" if whole else b""))
     assert await _refusal(client) == (431, "head_too_large", b"close")
     assert "server.max_header_bytes" in (await proxy.logged(event="request_refused", status=431))["problem"]
 
 
-async def test_endless_headers_take_no_memory(start: Any, connect: Any) -> None:
+async def test_endless_headers_take_no_memory(start, connect):
     proxy = start()
     before = proxy.resident_bytes()
     async with connect(proxy) as client:
@@ -59,18 +50,16 @@ async def test_endless_headers_take_no_memory(start: Any, connect: Any) -> None:
     assert proxy.resident_bytes(most=True) - before < loaded_after_the_start  # 32 MB were sent
 
 
-async def test_a_head_that_comes_slowly_is_a_408(impatient: Any, connect: Any) -> None:
+async def test_a_head_that_comes_slowly_is_a_408(impatient, connect):
     async with connect(impatient) as client:
         client.writer.write(b"GET /healthz HT")
         assert await _refusal(client) == (408, "request_timeout", b"close")
 
 
-async def test_a_body_that_comes_slowly_is_a_408_and_frees_the_upstream_if_it_is_passed_on(
-    start: Any, connect: Any
-) -> None:
+async def test_a_body_that_comes_slowly_is_a_408_and_frees_the_upstream_if_it_is_passed_on(start, connect):
     left = asyncio.Event()
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.until_closed()
         left.set()
 
@@ -98,9 +87,7 @@ async def test_a_body_that_comes_slowly_is_a_408_and_frees_the_upstream_if_it_is
     ],
     ids=["tiny chunks", "no chunks", "too long", "too many chunks", "an endless head"],
 )
-def test_a_client_that_reads_only_after_all_it_sends_still_gets_its_refusal(
-    head: str, flood: bytes, status: int, code: str, proxy: Any
-) -> None:
+def test_a_client_that_reads_only_after_all_it_sends_still_gets_its_refusal(head, flood, status, code, proxy):
     end = b"" if status == 431 else b"\r\n\r\n"
     with socket.create_connection(("127.0.0.1", proxy.port), PATIENCE_SECONDS) as client:
         client.sendall(f"{head}\r\nhost: localhost".encode() + end if end else head.encode())
@@ -110,12 +97,12 @@ def test_a_client_that_reads_only_after_all_it_sends_still_gets_its_refusal(
         assert (response.status, json.load(response)["error"]["code"]) == (status, code)
 
 
-async def test_a_connection_without_requests_is_closed(impatient: Any, connect: Any) -> None:
+async def test_a_connection_without_requests_is_closed(impatient, connect):
     async with connect(impatient) as client, asyncio.timeout(PATIENCE_SECONDS):
         assert await client.reader.read() == b""
 
 
-async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_connection(proxy: Any, connect: Any) -> None:
+async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_connection(proxy, connect):
     async with connect(proxy) as client:
         client.ask("GET /healthz", None, "content-length: 3")
         assert (await client.answer())[0] == 200
@@ -124,7 +111,7 @@ async def test_an_answered_request_whose_body_never_ends_does_not_hold_its_conne
         assert (await client.answer())[0] == 200  # what came in between was that body
 
 
-async def test_a_refusal_ends_a_connection_whose_client_still_waits_for_leave_to_send(client: Any) -> None:
+async def test_a_refusal_ends_a_connection_whose_client_still_waits_for_leave_to_send(client):
     client.ask(CHAT, None, "content-length: 999999999", "expect: 100-continue")
     status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (413, "body_too_large")
@@ -132,8 +119,8 @@ async def test_a_refusal_ends_a_connection_whose_client_still_waits_for_leave_to
         assert await client.reader.read() == b""
 
 
-async def test_requests_sent_ahead_are_answered_in_turn(proxy: Any, connect: Any) -> None:
-    async def script(connection: Connection) -> None:
+async def test_requests_sent_ahead_are_answered_in_turn(proxy, connect):
+    async def script(connection):
         while True:
             request = await connection.request()
             await connection.send(b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n" + request.line[15:16])
@@ -146,10 +133,10 @@ async def test_requests_sent_ahead_are_answered_in_turn(proxy: Any, connect: Any
         assert await _refusal(client) == (431, "head_too_large", b"close")
 
 
-async def test_a_connection_too_many_takes_the_place_of_the_longest_idle_or_is_a_503(start: Any, connect: Any) -> None:
+async def test_a_connection_too_many_takes_the_place_of_the_longest_idle_or_is_a_503(start, connect):
     proxy, taken = start(SERVER__MAX_CONNECTIONS="2"), asyncio.Semaphore(0)
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         await connection.request()
         taken.release()
         await connection.until_closed()
@@ -167,33 +154,29 @@ async def test_a_connection_too_many_takes_the_place_of_the_longest_idle_or_is_a
 
 @pytest.mark.parametrize("line", [CHAT, "POST /v1/files"])
 @pytest.mark.parametrize("protocol", ["h2c", "websocket"])
-async def test_an_upgrade_is_not_offered_and_the_request_is_served(
-    line: str, protocol: str, proxy: Any, connect: Any
-) -> None:
+async def test_an_upgrade_is_not_offered_and_the_request_is_served(line, protocol, proxy, connect):
     seen: list[Request] = []
     async with SocketServer(answering(OK, seen=seen), proxy.upstream_port), connect(proxy) as client:
         for _ in range(2):  # what is left of the first would be the second
             # As java.net.http.HttpClient sends it by default.
             client.ask(line, BODY, "Connection: Upgrade, HTTP2-Settings", f"Upgrade: {protocol}", "HTTP2-Settings: AAE")
             assert (await client.answer())[::2] == (200, b"ok")
-    assert [request.body for request in _posted(seen)] == [BODY, BODY]
+    assert [request.body for request in posted(seen)] == [BODY, BODY]
     names = {name for request in seen for name, _ in request.headers}
     assert not names & {b"upgrade", b"http2-settings"}
 
 
-async def test_dots_within_a_name_are_the_upstreams_to_judge(proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask("POST /v1/files/..a/v1.5../.x", BODY)
-        assert (await client.answer())[0] == 200
-    assert [request.line for request in _posted(seen)] == [b"POST /v1/files/..a/v1.5../.x HTTP/1.1"]
+async def test_dots_within_a_name_are_the_upstreams_to_judge(client, seen):
+    client.ask("POST /v1/files/..a/v1.5../.x", BODY)
+    assert (await client.answer())[0] == 200
+    assert [request.line for request in posted(seen)] == [b"POST /v1/files/..a/v1.5../.x HTTP/1.1"]
 
 
-async def test_a_request_that_comes_back_is_a_508_at_once(proxy: Any, connect: Any) -> None:
+async def test_a_request_that_comes_back_is_a_508_at_once(proxy, connect):
     """The upstream is a balancer that leads back to the proxy."""
     came: list[bytes] = []
 
-    async def balance(connection: Connection) -> None:
+    async def balance(connection):
         head = await connection.reader.readuntil(b"\r\n\r\n")
         came.append(head)
         async with connect(proxy) as client:
@@ -214,12 +197,10 @@ async def test_a_request_that_comes_back_is_a_508_at_once(proxy: Any, connect: A
             assert len([head for head in came if head.startswith(line.encode())]) == 1
 
 
-async def test_a_chain_of_proxies_is_no_loop(proxy: Any, start: Any, connect: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        before = start(upstream_port=proxy.port)
-        async with connect(before) as client:
-            client.ask(CHAT, BODY)
-            assert (await client.answer())[::2] == (200, b"ok")
-    marks = _posted(seen)[0].values(b"x-context-proxy-loop")
+async def test_a_chain_of_proxies_is_no_loop(proxy, start, connect, seen):
+    before = start(upstream_port=proxy.port)
+    async with connect(before) as client:
+        client.ask(CHAT, BODY)
+        assert (await client.answer())[::2] == (200, b"ok")
+    marks = posted(seen)[0].values(b"x-context-proxy-loop")
     assert len(set(marks)) == 2

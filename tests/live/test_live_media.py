@@ -1,7 +1,5 @@
 """openai-python sends an image and a PDF through a running proxy to an upstream that takes neither."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -17,7 +15,7 @@ NO_FILES = Has(['"type": "file"'], "messages[0]: unknown variant `file`, expecte
 """In the words of llama-server and of DeepSeek."""
 
 
-def test_an_image_and_a_pdf_are_healed_once_and_then_known(tmp_path: Path) -> None:
+def test_an_image_and_a_pdf_are_healed_once_and_then_known(tmp_path):
     model = ScriptedModel([NO_IMAGES, NO_FILES], words("I read text."))
     content: Any = [{"type": "text", "text": "What is this?"}, image_part(), file_part(PDF)]
     with (

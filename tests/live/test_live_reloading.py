@@ -1,18 +1,14 @@
 """Settings that are read again while requests are under way: by SIGHUP and by `POST /-/reload`."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, SocketServer, answering, chunk, soon
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, SocketServer, answering, chunk, soon
 from support.waiting import PATIENCE_SECONDS, until
 
 CHAT = "POST /v1/chat/completions"
@@ -24,10 +20,10 @@ WHOLE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %
 class Serving:
     """An upstream that streams, and continues when released."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.finish = asyncio.Event()
 
-    async def __call__(self, connection: Connection) -> None:
+    async def __call__(self, connection):
         while True:
             request = await connection.request()
             if b"chat" not in request.line:
@@ -38,26 +34,26 @@ class Serving:
             await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
 
 
-def operator(proxy: Any) -> httpx.AsyncClient:
+def operator(proxy):
     """A client on connections of its own."""
     root = f"http://127.0.0.1:{proxy.port}"
     return httpx.AsyncClient(base_url=root, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
 
 
-async def reload_by_request(proxy: Any) -> dict[str, Any]:
+async def reload_by_request(proxy):
     async with operator(proxy) as client:
         answer = await client.post("/-/reload")
     found: dict[str, Any] = answer.json()
     return {"http": answer.status_code, **found}
 
 
-async def reload_by_signal(proxy: Any) -> dict[str, Any]:
+async def reload_by_signal(proxy):
     os.kill(proxy.process.pid, signal.SIGHUP)
     found: dict[str, Any] = await proxy.logged(event="settings_reloaded")
     return {"http": 200, **found}
 
 
-async def mode_of(proxy: Any) -> str:
+async def mode_of(proxy):
     """The settings that serve a new request on its own connection."""
     async with operator(proxy) as client:
         explained = await client.post("/explain", content=BODY)
@@ -65,21 +61,19 @@ async def mode_of(proxy: Any) -> str:
     return mode
 
 
-def write(config: Path, text: str) -> None:
+def write(config, text):
     config.write_text(text)
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("mode: 'on'\n")
     return file
 
 
 @pytest.mark.parametrize("reload", [reload_by_request, reload_by_signal])
-async def test_a_stream_continues_while_the_next_request_has_the_new_settings(
-    reload: Callable[[Any], Awaitable[dict[str, Any]]], config: Path, start: Any, connect: Any
-) -> None:
+async def test_a_stream_continues_while_the_next_request_has_the_new_settings(reload, config, start, connect):
     proxy, serving = start("--config", str(config)), Serving()
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask(CHAT, BODY)
@@ -99,9 +93,7 @@ async def test_a_stream_continues_while_the_next_request_has_the_new_settings(
     assert done["outcome"] == "answered"
 
 
-async def test_invalid_settings_and_those_that_cannot_work_change_nothing_and_are_reported(
-    config: Path, start: Any, tmp_path: Path
-) -> None:
+async def test_invalid_settings_and_those_that_cannot_work_change_nothing_and_are_reported(config, start, tmp_path):
     proxy = start("--config", str(config))
     write(config, "mode: observe\nserver: {prot: 1}\nupstream: {api_key: sk canary}\n")
     found = await reload_by_request(proxy)
@@ -126,7 +118,7 @@ async def test_invalid_settings_and_those_that_cannot_work_change_nothing_and_ar
     assert "nothing can be kept in" in found["error"]["message"]
 
 
-async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue(config: Path, start: Any) -> None:
+async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue(config, start):
     proxy = start("--config", str(config))
     async with SocketServer(answering(WHOLE), proxy.upstream_port), operator(proxy) as client:
         assert (await reload_by_request(proxy))["status"] == "unchanged"
@@ -140,7 +132,7 @@ async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue
         assert 'context_proxy_requests_total{outcome="answered"} 3.0' in (await client.get("/metrics")).text
 
 
-async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(config: Path, start: Any) -> None:
+async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(config, start):
     proxy = start("--config", str(config), "--workers", "2")
     workers = await _two_workers(proxy)
     write(config, "mode: observe\n")
@@ -155,7 +147,7 @@ async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(co
     assert {await mode_of(proxy) for _ in range(10)} == {"observe"}
 
 
-async def test_reading_the_settings_again_is_for_the_operator_alone(config: Path, start: Any) -> None:
+async def test_reading_the_settings_again_is_for_the_operator_alone(config, start):
     proxy = start("--config", str(config))
     async with operator(proxy) as client:
         assert (await client.post("/-/reload", headers={"host": "evil.example"})).status_code == 403
@@ -165,7 +157,7 @@ async def test_reading_the_settings_again_is_for_the_operator_alone(config: Path
     assert "settings_reloaded" not in proxy.log()
 
 
-async def _workers(proxy: Any) -> set[int]:
+async def _workers(proxy):
     found = set()
     async with operator(proxy) as client:
         for _ in range(20):  # on a connection of its own, so that any worker may take it
@@ -174,14 +166,14 @@ async def _workers(proxy: Any) -> set[int]:
     return found
 
 
-async def _two_workers(proxy: Any, without: int = 0) -> set[int]:
+async def _two_workers(proxy, without=0):
     async with asyncio.timeout(PATIENCE_SECONDS):
         while len(found := await _workers(proxy)) < 2 or without in found:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     return found
 
 
-async def _until(holds: Callable[[set[str]], bool], proxy: Any) -> None:
+async def _until(holds, proxy):
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not holds({await mode_of(proxy) for _ in range(10)}):  # noqa: ASYNC110
             await asyncio.sleep(0.1)

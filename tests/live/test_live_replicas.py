@@ -1,7 +1,5 @@
 """One conversation, each turn by another process: the upstream gets what one process alone would have sent."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json
@@ -11,14 +9,14 @@ import shutil
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from support.journey import call, long_text, result
-from support.upstream import ScriptedModel, listening, model_server
+from support.live_proxy import running, running_together
+from support.upstream import listening, model_server
 from support.waiting import PATIENCE_SECONDS, until, wait_until
 
 from tools.ports import held_port
@@ -35,7 +33,7 @@ SETTINGS = {
 HEADERS = {"content-type": "application/json", "authorization": "Bearer sk-one"}
 
 
-def conversation() -> list[bytes]:
+def conversation():
     """An agent's requests, turn by turn: results that are cut at arrival, and in the end five windows of them."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Why is build 4711 red?"}]
     bodies = []
@@ -46,33 +44,33 @@ def conversation() -> list[bytes]:
     return bodies
 
 
-def ask(base_url: str, body: bytes) -> httpx.Response:
+def ask(base_url, body):
     """On a connection of its own, so that any worker may take it."""
     with httpx.Client(trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
         return client.post(f"{base_url}/chat/completions", content=body, headers=HEADERS)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("replicas")
 
 
 @pytest.fixture(scope="module")
-def upstream(folder: Path) -> ScriptedModel:
+def upstream(folder):
     return model_server(WINDOW)
 
 
 @pytest.fixture(scope="module")
-def upstream_port(upstream: ScriptedModel) -> Iterator[int]:
+def upstream_port(upstream):
     with listening(upstream) as url:
         yield int(url.removesuffix("/v1").rpartition(":")[2])
 
 
 @pytest.fixture(scope="module")
-def sent(upstream: ScriptedModel) -> Callable[[Sequence[str]], list[bytes]]:
+def sent(upstream):
     """Plays the conversation against these proxies in turns; what reached the upstream."""
 
-    def play(base_urls: Sequence[str]) -> list[bytes]:
+    def play(base_urls):
         upstream.sent.clear()
         for turn, body in enumerate(conversation()):
             answer = ask(base_urls[turn % len(base_urls)], body)
@@ -86,41 +84,33 @@ def sent(upstream: ScriptedModel) -> Callable[[Sequence[str]], list[bytes]]:
 
 
 @pytest.fixture(scope="module")
-def alone(sent: Any, upstream_port: int, folder: Path) -> list[bytes]:
+def alone(sent, upstream_port, folder):
     """Bodies that a single replica sends."""
-    from support.live_proxy import running
-
     with running(folder / "alone", upstream_port=upstream_port, **SETTINGS) as proxy:
         found: list[bytes] = sent([proxy.base_url])
         return found
 
 
 @pytest.fixture(scope="module")
-def replicas(upstream_port: int, folder: Path) -> Iterator[list[Any]]:
+def replicas(upstream_port, folder):
     """Three that share nothing but their settings."""
-    from support.live_proxy import running_together
-
     folders = [folder / f"replica-{number}" for number in range(3)]
     with running_together(folders, upstream_port=upstream_port, **SETTINGS) as found:
         yield found
 
 
-def test_three_replicas_send_what_one_would_send(sent: Any, alone: list[bytes], replicas: list[Any]) -> None:
+def test_three_replicas_send_what_one_would_send(sent, alone, replicas):
     assert sent([replica.base_url for replica in replicas]) == alone
 
 
-def test_three_replicas_behind_nginx_send_what_one_would_send(
-    sent: Any, alone: list[bytes], replicas: list[Any], folder: Path
-) -> None:
+def test_three_replicas_behind_nginx_send_what_one_would_send(sent, alone, replicas, folder):
     before = _done(replicas)
     with nginx_before([replica.port for replica in replicas], folder) as base_url:
         assert sent([base_url]) == alone
     assert _came_since(before, replicas, TURNS) == [TURNS / 3] * 3
 
 
-def test_a_conversation_stays_on_a_replica_with_the_nginx_setting(
-    replicas: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_conversation_stays_on_a_replica_with_the_nginx_setting(replicas, folder, monkeypatch):
     used = set()
     with nginx_before([replica.port for replica in replicas], folder, sticky=True) as base_url:
         for number in range(100):  # a hash of the ports chooses among the replicas: it may be one for eight of them
@@ -135,11 +125,7 @@ def test_a_conversation_stays_on_a_replica_with_the_nginx_setting(
     assert len(used) > 1
 
 
-def test_two_workers_send_what_one_process_would_send(
-    alone: list[bytes], upstream: ScriptedModel, upstream_port: int, folder: Path
-) -> None:
-    from support.live_proxy import running
-
+def test_two_workers_send_what_one_process_would_send(alone, upstream, upstream_port, folder):
     with running(folder / "workers", "--workers", "2", upstream_port=upstream_port, **SETTINGS) as proxy:
         workers = _workers_of(proxy.process.pid)
         upstream.sent.clear()
@@ -150,7 +136,7 @@ def test_two_workers_send_what_one_process_would_send(
         counted = f'context_proxy_requests_total{{outcome="answered"}} {TURNS}.0'
         idle = "context_proxy_running_requests 0.0"
 
-        def is_told() -> bool:
+        def is_told():
             """A response leaves before it is counted, and each worker says once a second what it has under way."""
             found = httpx.get(url, trust_env=False, timeout=PATIENCE_SECONDS).text
             return counted in found and idle in found
@@ -164,21 +150,21 @@ def test_two_workers_send_what_one_process_would_send(
     assert [received.body for received in upstream.sent] == alone
 
 
-def _came_since(before: list[int], replicas: list[Any], requests: int) -> list[int]:
+def _came_since(before, replicas, requests):
     """How many of these requests each replica has served: an answer arrives before its log line."""
     wait_until(lambda: sum(_done(replicas)) >= sum(before) + requests)
     return [now - then for now, then in zip(_done(replicas), before, strict=True)]
 
 
-def _done(replicas: list[Any]) -> list[int]:
+def _done(replicas):
     """How many requests each has answered."""
     return [replica.log().count('"request_done"') for replica in replicas]
 
 
-def _workers_of(pid: int) -> list[int]:
+def _workers_of(pid):
     """Both, once they are there: one alone can serve already."""
 
-    def found() -> list[int]:
+    def found():
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
 
@@ -187,7 +173,7 @@ def _workers_of(pid: int) -> list[int]:
 
 
 @contextlib.contextmanager
-def _stopped(pid: int) -> Iterator[None]:
+def _stopped(pid):
     os.kill(pid, signal.SIGSTOP)
     try:
         # The signal is on its way when `kill` returns, and the process might take one more connection.
@@ -197,13 +183,13 @@ def _stopped(pid: int) -> Iterator[None]:
         os.kill(pid, signal.SIGCONT)
 
 
-def _state_of(pid: int) -> str:
+def _state_of(pid):
     """A letter; T: stopped."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @contextlib.contextmanager
-def nginx_before(ports: Sequence[int], folder: Path, *, sticky: bool = False) -> Iterator[str]:
+def nginx_before(ports, folder, *, sticky=False):
     """Run nginx with the configuration that deploy/ ships, save for addresses and places; its base URL. `sticky`: with
     the line that keeps a conversation on a replica."""
     nginx = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -221,12 +207,12 @@ def nginx_before(ports: Sequence[int], folder: Path, *, sticky: bool = False) ->
             process.wait(PATIENCE_SECONDS)
 
 
-def _accepts(port: int) -> bool:
+def _accepts(port):
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _nginx_conf(port: int, ports: Sequence[int], folder: Path, sticky: bool) -> str:
+def _nginx_conf(port, ports, folder, sticky):
     text = (ROOT / "deploy" / "nginx.conf").read_text()
     text = re.sub(r"replica-(\d):8787", lambda found: f"127.0.0.1:{ports[int(found[1]) - 1]}", text)
     text = text.replace("listen 8780", f"listen 127.0.0.1:{port}").replace(

@@ -1,13 +1,10 @@
 """Other paths to the same wire, through a running proxy: Azure's, slashes, prefixes; unknown paths get a hint."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import pytest
 from support.sdks import openai_python
-from support.upstream.sockets import OK, Request, SocketServer, answering
+from support.upstream.sockets import OK, Request, SocketServer, answering, posted
 
 LONG = "\n".join(f"line {number} of what the tool found" for number in range(5_000))
 CALL = {"id": "call_1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
@@ -22,16 +19,12 @@ LONG_BODY = json.dumps(CONVERSATION).encode()
 DEPLOYMENT = "/openai/deployments/my%2Dgpt/chat/completions?api-version=2024-10-21"
 
 
-def posted(seen: list[Request]) -> list[Request]:
-    """Without the proxy's own questions."""
-    return [request for request in seen if request.line.startswith(b"POST")]
-
-
 @pytest.mark.parametrize(
     ("path", "upstream_path"),
     [
         ("/v1/chat/completions/", "/v1/chat/completions"),
         ("//v1//chat/completions", "/v1/chat/completions"),
+        ("/v1%20/chat/completions", "/v1/chat/completions"),
         ("/chat/completions", "/v1/chat/completions"),
         ("/chat/completions?x=1", "/v1/chat/completions?x=1"),
         ("/openai/v1/chat/completions?api-version=preview", "/openai/v1/chat/completions?api-version=preview"),
@@ -40,13 +33,9 @@ def posted(seen: list[Request]) -> list[Request]:
         ("/v1beta/openai/chat/completions", "/v1beta/openai/chat/completions"),
     ],
 )
-async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
-    path: str, upstream_path: str, proxy: Any, client: Any
-) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(f"POST {path}", LONG_BODY)
-        status, headers, _ = await client.answer()
+async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(path, upstream_path, client, seen):
+    client.ask(f"POST {path}", LONG_BODY)
+    status, headers, _ = await client.answer()
     (request,) = posted(seen)
     assert request.line.decode() == f"POST {upstream_path} HTTP/1.1"
     assert (status, headers[b"x-context-proxy-edits"]) == (200, b"retrieval_tool=1;truncate_tool_output=1")
@@ -54,9 +43,7 @@ async def test_every_path_to_a_wire_is_fitted_and_goes_where_the_base_url_says(
 
 
 @pytest.mark.parametrize("base_path", ["", "/v1", "/openai", "/openai/v1"])
-async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
-    base_path: str, start: Any, connect: Any, port: int
-) -> None:
+async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(base_path, start, connect, port):
     seen: list[Request] = []
     address = f"http://127.0.0.1:{port}{base_path}"
     with_path = start("--upstream", address, UPSTREAM__API_KEY="sk-configured-canary", LOG__LEVEL="debug")
@@ -91,16 +78,15 @@ async def test_azure_gets_its_path_and_its_key_and_the_deployment_is_the_model(
         "POST /v1/responses/input_tokens",
         "POST /v1/chat/completions/chatcmpl-1",
         "POST /openai/deployments/NAME/embeddings?api-version=1",
+        *("GET /health", "GET /props", "GET /slots?fail_on_no_slot=1", "POST /tokenize"),
     ],
 )
-async def test_what_only_looks_alike_passes_untouched(line: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(line, LONG_BODY, "content-type: text/odd")
-        status, headers, _ = await client.answer()
-    (request,) = posted(seen)
-    assert (request.line.decode(), request.body) == (f"{line} HTTP/1.1", LONG_BODY)
-    assert status == 200
+async def test_what_only_looks_alike_and_the_own_paths_of_a_llama_server_pass_untouched(line, client, seen):
+    body = LONG_BODY if line.startswith("POST") else b""
+    client.ask(line, body, "content-type: text/odd")
+    status, headers, _ = await client.answer()
+    assert (f"{line} HTTP/1.1", body) in [(request.line.decode(), request.body) for request in seen]
+    assert (status, len(posted(seen))) == (200, bool(body))
     assert b"x-context-proxy-tokens" not in headers
 
 
@@ -115,24 +101,20 @@ OUTSIDE = ["/v1/../../x", "/v1/..", "/v1/%2e%2e/x", "/v1/..%2Fx", "/v1/./chat/co
         *("POST /openai/../x", "GET /v1/retrieve/..%2F..%2Fowner-secret"),
     ],
 )
-async def test_no_path_leads_out_of_the_api(line: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(line, LONG_BODY)
-        status, _, body = await client.answer()
+async def test_no_path_leads_out_of_the_api(line, client, seen):
+    client.ask(line, LONG_BODY)
+    status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (400, "malformed_request")
     assert posted(seen) == []
 
 
 @pytest.mark.parametrize("path", ["/v1/responses", "/v1/realtime?model=m", "/openai/v1/realtime"])
-async def test_a_websocket_is_refused_at_once(path: str, proxy: Any, client: Any) -> None:
+async def test_a_websocket_is_refused_at_once(path, client):
     """Nothing goes upstream: there is none here. Codex then speaks HTTP."""
     handshake = ("connection: keep-alive, Upgrade", "upgrade: WebSocket", "sec-websocket-version: 13")
     client.ask(f"GET {path}", None, *handshake, "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==")
     status, headers, body = await client.answer()
-    assert status == 426
-    assert (headers[b"upgrade"], headers[b"connection"]) == (b"HTTP/1.1", b"upgrade")
-    assert json.loads(body)["error"].keys() == {"message", "type", "param", "code"}
+    assert (status, headers[b"upgrade"], headers[b"connection"]) == (426, b"HTTP/1.1", b"upgrade")
     assert json.loads(body)["error"]["code"] == "upgrade_refused"
     client.ask("GET /healthz")
     assert (await client.answer())[0] == 200
@@ -143,36 +125,29 @@ OTHER_PATHS = ["/healthz", "/decisions", "/artifacts/x", "/mcp", "/v1/compress",
 
 
 @pytest.mark.parametrize("path", [*API_PATHS, *OTHER_PATHS])
-async def test_a_trace_is_not_forwarded_as_its_echo_would_show_the_operators_key(
-    path: str, proxy: Any, client: Any
-) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(f"TRACE {path}")
-        status, headers, body = await client.answer()
-        client.ask("GET /healthz")
-        assert (await client.answer())[0] == 200
-    assert status == 405
+async def test_a_trace_is_not_forwarded_as_its_echo_would_show_the_operators_key(path, client, seen):
+    client.ask(f"TRACE {path}")
+    status, headers, body = await client.answer()
+    client.ask("GET /healthz")
+    assert (await client.answer())[0] == 200
+    assert (status, b"TRACE" in headers[b"allow"]) == (405, False)
     assert headers[b"allow"]
-    assert b"TRACE" not in headers[b"allow"]
     assert json.loads(body)["error"]
     assert [request for request in seen if request.line.startswith(b"TRACE")] == []
 
 
 @pytest.mark.parametrize("path", [*API_PATHS, *OTHER_PATHS, "example.com:443", "http://example.com/v1/models"])
-async def test_a_tunnel_is_refused_and_ends_the_connection(path: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(f"CONNECT {path}")
-        client.writer.write(b"\x16\x03\x01")
-        status, headers, body = await client.answer()
-        assert await client.reader.read() == b""
+async def test_a_tunnel_is_refused_and_ends_the_connection(path, client, seen):
+    client.ask(f"CONNECT {path}")
+    client.writer.write(b"\x16\x03\x01")
+    status, headers, body = await client.answer()
+    assert await client.reader.read() == b""
     assert (status, headers[b"connection"]) == (501, b"close")
     assert json.loads(body)["error"]["code"] == "no_tunnel"
     assert [request for request in seen if request.line.startswith(b"CONNECT")] == []
 
 
-async def test_a_probe_of_the_base_url_gets_an_answer(proxy: Any, client: Any) -> None:
+async def test_a_probe_of_the_base_url_gets_an_answer(proxy, client):
     """Claude Code does, with a key or without; the same connection then serves what comes."""
     client.ask("HEAD /", None, "host: proxy.example", "x-forwarded-for: 1.2.3.4")
     status, pairs = await client.head()
@@ -181,14 +156,14 @@ async def test_a_probe_of_the_base_url_gets_an_answer(proxy: Any, client: Any) -
     assert (await client.answer())[0] == 200
 
 
-def _completion() -> bytes:
+def _completion():
     message = {"role": "assistant", "content": "Hello."}
     whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
     body = json.dumps(whole | {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
     return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
 
-async def test_openais_client_for_azure_changes_nothing_but_its_endpoint(proxy: Any) -> None:
+async def test_openais_client_for_azure_changes_nothing_but_its_endpoint(proxy):
     seen: list[Request] = []
     async with (
         SocketServer(answering(_completion(), seen=seen), proxy.upstream_port),
@@ -229,12 +204,10 @@ VERTEX = "/projects/p/locations/us-east5/publishers/anthropic/models/claude-sonn
         (f"/v1{VERTEX}:streamRawPredict", f"/v1{VERTEX}:streamRawPredict"),
     ],
 )
-async def test_every_path_to_claude_is_fitted(path: str, upstream_path: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
+async def test_every_path_to_claude_is_fitted(path, upstream_path, proxy, client, seen):
     body = json.dumps({"anthropic_version": "vertex-2023-10-16", **CLAUDES}).encode()
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(f"POST {path}", body)
-        status, headers, _ = await client.answer()
+    client.ask(f"POST {path}", body)
+    status, headers, _ = await client.answer()
     (request,) = posted(seen)
     assert request.line.decode() == f"POST {upstream_path} HTTP/1.1"
     assert (status, headers[b"x-context-proxy-edits"]) == (200, b"retrieval_tool=1;truncate_tool_output=1")
@@ -251,7 +224,7 @@ EVENT_STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventst
 
 
 @pytest.mark.parametrize("action", ["invoke", "invoke-with-response-stream", "converse-stream"])
-async def test_bedrocks_requests_and_binary_replies_pass_byte_for_byte(action: str, proxy: Any, client: Any) -> None:
+async def test_bedrocks_requests_and_binary_replies_pass_byte_for_byte(action, proxy, client):
     seen: list[Request] = []
     path = f"/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/{action}"
     async with SocketServer(answering(EVENT_STREAM + BINARY, seen=seen), proxy.upstream_port):
@@ -263,23 +236,10 @@ async def test_bedrocks_requests_and_binary_replies_pass_byte_for_byte(action: s
     assert (status, headers[b"content-type"], body) == (200, b"application/vnd.amazon.eventstream", BINARY)
 
 
-@pytest.mark.parametrize("line", ["GET /health", "GET /props", "GET /slots?fail_on_no_slot=1", "POST /tokenize"])
-async def test_the_own_paths_of_a_llama_server_get_through(line: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(line, LONG_BODY if line.startswith("POST") else None)
-        status, headers, _ = await client.answer()
-    assert status == 200
-    assert f"{line} HTTP/1.1".encode() in [request.line for request in seen]
-    assert b"x-context-proxy-tokens" not in headers
-
-
 @pytest.mark.parametrize("page", ["/healthz", "/readyz", "/metrics", "/healthz/", "/readyz/", "/metrics/"])
-async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask(f"GET {page}")
-        assert (await client.answer())[0] == 200
+async def test_a_page_of_the_proxy_is_its_own(page, client, seen):
+    client.ask(f"GET {page}")
+    assert (await client.answer())[0] == 200
     assert [request.line for request in seen if page.encode() in request.line] == []
 
 
@@ -297,7 +257,7 @@ async def test_a_page_of_the_proxy_is_its_own(page: str, proxy: Any, client: Any
         ("/favicon.ico", "the API is at http://localhost/v1"),
     ],
 )
-async def test_an_unknown_path_gets_a_hint(path: str, hint: str, proxy: Any, client: Any) -> None:
+async def test_an_unknown_path_gets_a_hint(path, hint, client):
     client.ask(f"POST {path}", LONG_BODY)
     status, _, body = await client.answer()
     assert (status, json.loads(body)["error"]["code"]) == (404, "unknown_path")
@@ -318,8 +278,8 @@ NOT_THERE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\nconten
     ],
 )
 async def test_a_prefix_that_the_upstream_does_not_know_is_named_with_the_right_address(
-    path: str, words: bytes, is_ours: bool, proxy: Any, client: Any
-) -> None:
+    path, words, is_ours, proxy, client
+):
     async with SocketServer(answering(NOT_THERE % (len(words), words)), proxy.upstream_port):
         client.ask(f"POST {path}", LONG_BODY)
         status, _, body = await client.answer()
@@ -327,11 +287,3 @@ async def test_a_prefix_that_the_upstream_does_not_know_is_named_with_the_right_
     assert (b"http://localhost/v1" + path.encode().partition(b"/v1")[2] in body) is is_ours
     assert (b"/llm is only the place of this proxy" in body) is is_ours
     assert (body == words) is not is_ours
-
-
-async def test_blanks_at_the_end_of_a_base_url_lead_to_the_same(proxy: Any, client: Any) -> None:
-    seen: list[Request] = []
-    async with SocketServer(answering(OK, seen=seen), proxy.upstream_port):
-        client.ask("POST /v1%20/chat/completions", LONG_BODY)
-        assert (await client.answer())[0] == 200
-    assert [request.line for request in seen if b"chat" in request.line] == [b"POST /v1/chat/completions HTTP/1.1"]

@@ -1,7 +1,5 @@
 """What a user sees who starts the proxy on a terminal."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re
@@ -16,7 +14,7 @@ from support.waiting import PATIENCE_SECONDS
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_on_a_terminal_the_address_of_the_dashboard_is_shown(tmp_path: Path) -> None:
+def test_on_a_terminal_the_address_of_the_dashboard_is_shown(tmp_path):
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "proxy", "serve", "--upstream", "http://127.0.0.1:9/v1", "--port", "0"]
     command += ["--data-dir", str(tmp_path)]

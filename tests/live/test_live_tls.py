@@ -1,16 +1,13 @@
 """A proxy with a TLS upstream, and long bodies, which are written in pieces, with and without TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
 import support
-from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, SocketServer, chunk
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, SocketServer, chunk
 
 CERTIFICATE = Path(support.__file__).parent / "certificates" / "loopback.pem"
 """Self-signed certificate of 127.0.0.1 with its key, made for these tests and public."""
@@ -21,19 +18,17 @@ END = b"data: [DONE]\n\n"
 NO_QUESTION = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-def server_side() -> ssl.SSLContext:
+def server_side():
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(CERTIFICATE)
     return context
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(
-    scheme: str, start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(scheme, start, connect, monkeypatch):
     arrived: list[bytes] = []
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         while (request := await connection.request()).line.startswith(b"POST"):
             arrived.append(request.body)
             await connection.send(CHUNKED + chunk(EVENTS[1] + END) + LAST_CHUNK)
@@ -52,13 +47,11 @@ async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(
 
 
 @pytest.mark.parametrize("is_lumped", [False, True])
-async def test_streams_pass_event_by_event_and_their_connection_is_used_again(
-    is_lumped: bool, start: Any, connect: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_streams_pass_event_by_event_and_their_connection_is_used_again(is_lumped, start, connect, monkeypatch):
     told_so_far: asyncio.Queue[int] = asyncio.Queue()
     answered: list[int] = []
 
-    async def script(connection: Connection) -> None:
+    async def script(connection):
         number = 0
         while True:
             request = await connection.request()

@@ -1,14 +1,12 @@
 """openai-python at an upstream that keeps its connection alive before it says anything, and then refuses."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any
 
 import pytest
 from support.sdks import openai_python
-from support.upstream.sockets import CHUNKED, LAST_CHUNK, Connection, Request, SocketServer, chunk
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, SocketServer, chunk
 from support.waiting import PATIENCE_SECONDS
 
 MESSAGES: Any = [
@@ -37,12 +35,12 @@ STREAM = b"data: " + json.dumps(EVENT).encode() + b"\n\ndata: [DONE]\n\n"
 class Waiting:
     """An upstream that says nothing with every byte until it is released, then refuses, `refusals` times."""
 
-    def __init__(self, refusals: int) -> None:
+    def __init__(self, refusals):
         self.bodies: list[bytes] = []
         self.go_on = asyncio.Event()
         self._refusals = refusals
 
-    async def __call__(self, connection: Connection) -> None:
+    async def __call__(self, connection):
         while True:
             request = await connection.request()
             if request.line.startswith(b"GET "):
@@ -51,7 +49,7 @@ class Waiting:
             self.bodies.append(request.body)
             await self._answer(connection, request)
 
-    async def _answer(self, connection: Connection, request: Request) -> None:
+    async def _answer(self, connection, request):
         streams = json.loads(request.body).get("stream", False)
         kind, nothing = (b"text/event-stream", b": WAITING\n\n") if streams else (b"application/json", b"\n")
         await connection.send(CHUNKED.replace(b"text/event-stream", kind) + chunk(nothing))
@@ -63,7 +61,7 @@ class Waiting:
 
 
 @pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
-async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: bool, start: Any) -> None:
+async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream, start):
     proxy, waiting = start(), Waiting(refusals=1)
     async with (
         SocketServer(waiting, proxy.upstream_port),
@@ -85,7 +83,7 @@ async def test_openai_python_hears_of_the_wait_and_never_of_the_refusal(stream: 
             assert reply.choices[0].message.content == "Done."
 
 
-async def test_openai_python_raises_what_cannot_be_cured_after_a_wait(start: Any) -> None:
+async def test_openai_python_raises_what_cannot_be_cured_after_a_wait(start):
     proxy, waiting = start(), Waiting(refusals=2)
     async with (
         SocketServer(waiting, proxy.upstream_port),

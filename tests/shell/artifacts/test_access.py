@@ -94,32 +94,12 @@ def test_a_plain_host_is_taken_over(host):
     assert way(scope(headers=[(b"host", host.encode())])).url == f"http://{host}/artifacts"
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "",
-        "a b",
-        "a'b",
-        'a"',
-        "a/b",
-        "a:0",
-        "a:65536",
-        "a:",
-        "-a",
-        "a.",
-        "[::g]",
-        "[1.2.3.4]",
-        "u@h",
-        "a\n",
-        "é",
-        "x" * 300,
-    ],
-)
+@pytest.mark.parametrize("host", ["", "a:0", "a:65536", "a:", "-a", "a.", "[::g]", "[1.2.3.4]", "é", "x" * 300])
 def test_any_other_is_not(host):
     assert way(scope("10.0.0.6", headers=[(b"host", host.encode())])) == ArtifactAccess()
 
 
-@given(st.binary(max_size=30))
+@given(st.binary(max_size=30) | st.text("a:1[]. /@'\"\n", max_size=9).map(str.encode))
 def test_nothing_but_a_host_ever_gets_into_an_address(host):
     url = way(scope(headers=[(b"host", host)])).url
     found = url and url.removeprefix("http://").removesuffix("/artifacts")

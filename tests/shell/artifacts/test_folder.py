@@ -59,22 +59,11 @@ def test_nothing_but_the_name_of_an_artifact_and_a_tenant_makes_a_key(name, tena
         metadata_key(name, tenant)
 
 
-def test_nothing_but_the_hash_of_an_address_makes_the_key_of_a_finding():
-    with pytest.raises(ValueError, match="not the hash"):
-        finding_key("https://h/a.png", "5eed")
-
-
-@pytest.mark.parametrize(
-    "key", ["notes.txt", f"{META}/notes", f"{META}/trial", f"sub/{NAME}", f"{NAME}.bak", "", f"{META}/{NAME}"]
-)
-def test_the_object_of_a_stranger_belongs_to_no_artifact(key):
-    assert artifact_of(key) is None
-
-
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
         (OSError(errno.ENOSPC, "SECRET"), "No space left on device"),
+        (PermissionError("SECRET"), "PermissionError"),
         (RuntimeError("Generic error: SECRET (os error 13)"), "Permission denied"),
         (RuntimeError("Client error with status code: 403 Forbidden: SECRET"), "RuntimeError (403 Forbidden)"),
         (ValueError("SECRET"), "ValueError"),
@@ -85,39 +74,24 @@ def test_a_failure_is_reported_in_the_systems_words(error, reason):
     assert reason_of(error) == reason
 
 
-@pytest.fixture
-def clock():
-    return Clock(1_000.0)
-
-
-def test_a_store_that_has_always_answered_is_queried(clock):
-    assert Cooldown(clock).why is None
-
-
 @pytest.mark.parametrize(
-    ("seconds", "why"), [(0, NO_ANSWER), (COOLDOWN_SECONDS - 1, NO_ANSWER), (COOLDOWN_SECONDS, None)]
+    ("begun", "now", "why"),
+    [
+        pytest.param([], 0, None, id="a store that has always answered is queried"),
+        pytest.param([0], 0, NO_ANSWER, id="one that gave no answer is left alone"),
+        pytest.param([0], COOLDOWN_SECONDS - 1, NO_ANSWER, id="for a while"),
+        pytest.param([0], COOLDOWN_SECONDS, None, id="and no longer"),
+        pytest.param([0, 9], COOLDOWN_SECONDS, NO_ANSWER, id="each time without an answer counts from itself"),
+        pytest.param([0], -100_000, None, id="a clock that is set back does not leave it alone for ever"),
+    ],
 )
-def test_a_store_that_gave_no_answer_is_left_alone_for_a_while(clock, seconds, why):
+def test_a_store_without_an_answer_has_its_cooldown(begun, now, why):
+    clock = Clock()
     cooldown = Cooldown(clock)
-    cooldown.begin()
-    clock.now += seconds
+    for clock.now in begun:
+        cooldown.begin()
+    clock.now = now
     assert cooldown.why == why
-
-
-def test_each_time_without_an_answer_counts_from_itself(clock):
-    cooldown = Cooldown(clock)
-    cooldown.begin()
-    clock.now += COOLDOWN_SECONDS - 1
-    cooldown.begin()
-    clock.now += COOLDOWN_SECONDS - 1
-    assert cooldown.why == NO_ANSWER
-
-
-def test_a_clock_that_is_set_back_does_not_leave_the_store_alone_for_ever(clock):
-    cooldown = Cooldown(clock)
-    cooldown.begin()
-    clock.now -= 100_000
-    assert cooldown.why is None
 
 
 @pytest.fixture

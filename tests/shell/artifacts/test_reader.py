@@ -67,20 +67,10 @@ async def test_the_whole_comes_back_in_bounded_pieces(reader):
     assert await reader.piece(stored, 5, 5) == b""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "",
-        "x",
-        "../../etc/passwd",
-        SHORT.id + "x",
-        SHORT.id.upper(),
-        ".meta",
-        f".meta/{SHORT.id}.{TENANT}.json",
-        "a\0b",
-        "é",
-    ],
-)
+STRANGE = ["", "x", "../../etc/passwd", SHORT.id + "x", SHORT.id.upper(), ".meta", metadata_key(SHORT.id, TENANT)]
+
+
+@pytest.mark.parametrize("name", [*STRANGE, "a\0b", "é"])
 @pytest.mark.parametrize("tenant", [TENANT, None])
 async def test_what_is_no_artifact_is_not_found(reader, name, tenant):
     with pytest.raises(ArtifactNotFound):
@@ -181,14 +171,8 @@ async def test_searches_parts_and_what_it_is(reader):
     assert (await page(reader, JSON, json="/messages/0/content", grep="^s"))[1] == "1-first\n2:second\n"
     assert (await page(reader, JSON, json="/messages/1"))[1] == "2.50"
     stat = await reader.stat(await reader.find(LONG.id, TENANT))
-    assert {**stat, "created": None} == {
-        "id": LONG.id,
-        "bytes": len(LONG.content),
-        "lines": 60_000,
-        "type": "text/plain",
-        "tool": "sh",
-        "created": None,
-    }
+    assert stat.pop("created")
+    assert stat == {"id": LONG.id, "bytes": len(LONG.content), "lines": 60_000, "type": "text/plain", "tool": "sh"}
 
 
 async def test_what_is_no_text_has_no_lines(reader):
@@ -243,21 +227,12 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(folder, monkeypatch)
     assert (await reader.find(SHORT.id, TENANT)).size == len(SHORT.content)
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (PermissionError("SECRET"), "PermissionError"),
-        (PermissionError(13, "SECRET"), "Permission denied"),
-        (OSError("SECRET (os error 5)"), "Input/output error"),
-        (OSError("SECRET status code: 403 Forbidden: SECRET"), r"OSError \(403 Forbidden\)"),
-    ],
-)
-async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(error, reason, reader, monkeypatch):
+async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(reader, monkeypatch):
     def fail(*_):
-        raise error
+        raise PermissionError(13, "SECRET")
 
     monkeypatch.setattr(PrivateFolder, "get", fail)
-    with pytest.raises(ArtifactStoreUnavailable, match=f"cannot be read: {reason}$"):
+    with pytest.raises(ArtifactStoreUnavailable, match=r"cannot be read: Permission denied$"):
         await reader.find(SHORT.id, TENANT)
 
 

@@ -43,22 +43,22 @@ def test_omitted_messages_are_replaced_by_the_note_and_not_by_an_excerpt(kept):
     assert kept.find("r", MINE, LOG.id) == "an excerpt"
 
 
-def test_the_last_edit_of_a_place_is_what_is_sent(kept):
-    kept.add("r", MINE, [cut("an excerpt"), cut("one line", reason=Reason.OLD_RESULT)], [LOG])
-    assert kept.find("r", MINE, LOG.id) == "one line"
+PNG = MediaType("image/png", ContentKind.IMAGE, "png")
+PARTS = Parts((Words("[cannot read] a.mp3"), Shown(Route.IMAGE, PNG, b"bytes"), Carried(b'{"type":"text"}')))
+ROUTED = "[cannot read] a.mp3\n[image: image/png]\n[a part that stays as it came]"
 
 
-def test_what_is_taken_out_for_good_leaves_nothing(kept):
-    kept.add("r", MINE, [cut(None, reason=Reason.OLD_REASONING)], [LOG])
-    assert kept.find("r", MINE, LOG.id) == ""
-
-
-def test_media_are_named_and_not_shown(kept):
-    png = MediaType("image/png", ContentKind.IMAGE, "png")
-    parts = Parts((Words("[cannot read] a.mp3"), Shown(Route.IMAGE, png, b"bytes"), Carried(b'{"type":"text"}')))
-    kept.add("r", MINE, [cut(parts, reason=Reason.ROUTE_MEDIA)], [LOG])
-    lines = ["[cannot read] a.mp3", "[image: image/png]", "[a part that stays as it came]"]
-    assert kept.find("r", MINE, LOG.id) == "\n".join(lines)
+@pytest.mark.parametrize(
+    ("edits", "found"),
+    [
+        pytest.param([cut("an excerpt"), cut("one line", reason=Reason.OLD_RESULT)], "one line", id="the last edit"),
+        pytest.param([cut(None, reason=Reason.OLD_REASONING)], "", id="nothing of what is taken out for good"),
+        pytest.param([cut(PARTS, reason=Reason.ROUTE_MEDIA)], ROUTED, id="media are named and not shown"),
+    ],
+)
+def test_what_is_sent_of_a_place_is_its_replacement(kept, edits, found):
+    kept.add("r", MINE, edits, [LOG])
+    assert kept.find("r", MINE, LOG.id) == found
 
 
 def test_a_request_that_nothing_was_taken_out_of_is_not_remembered(kept):

@@ -24,24 +24,23 @@ def test_a_tenant_is_the_same_after_a_restart_and_for_every_worker(tmp_path):
     assert len(first.tenant_of(ANNA)) == 16
 
 
-def test_different_keys_are_different_tenants_and_other_headers_do_not_count(tmp_path):
+ONE, TWO = (b"authorization", b"a"), (b"x-api-key", b"b")
+TWICE = [(b"authorization", b"a"), (b"authorization", b"b")]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param([ANNA, BEN, []], id="different keys, and none"),
+        pytest.param([[ONE], [TWO], [ONE, TWO], [TWO, ONE]], id="all keys of a request in their order"),
+        pytest.param([TWICE, TWICE[::-1], TWICE[:1], TWICE[1:]], id="also those of one header"),
+        *([[(name, b"a")], [(name, b"b")]] for name in sorted(KEY_HEADERS)),
+    ],
+)
+def test_different_keys_are_different_tenants_and_other_headers_do_not_count(sent, tmp_path):
     tenants = Tenants.of_folder(tmp_path)
-    assert len({tenants.tenant_of(headers) for headers in (ANNA, BEN, [])}) == 3
-    assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA[:1])
-
-
-def test_all_keys_of_a_request_count_in_their_order(tmp_path):
-    tenants = Tenants.of_folder(tmp_path)
-    one, two = (b"authorization", b"a"), (b"x-api-key", b"b")
-    twice = [(b"authorization", b"a"), (b"authorization", b"b")]
-    for sent in ([[one], [two], [one, two], [two, one]], [twice, twice[::-1], twice[:1], twice[1:]]):
-        assert len({tenants.tenant_of(headers) for headers in sent}) == len(sent)
-
-
-@pytest.mark.parametrize("name", sorted(KEY_HEADERS))
-def test_every_header_that_carries_a_key_counts(name, tmp_path):
-    tenants = Tenants.of_folder(tmp_path)
-    assert tenants.tenant_of([(name, b"a")]) != tenants.tenant_of([(name, b"b")])
+    assert len({tenants.tenant_of(headers) for headers in sent}) == len(sent)
+    assert tenants.tenant_of(sent[0]) == tenants.tenant_of([*sent[0], (b"x-other", b"2")])
 
 
 def test_the_name_of_a_tenant_needs_the_secret(tmp_path):
@@ -66,10 +65,12 @@ def test_the_secret_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch)
     assert done == ["written", "named"]
 
 
-def test_without_a_folder_a_tenant_lasts_as_long_as_the_process_and_the_log_says_so(tmp_path):
-    (tmp_path / "folder").write_text("a file in its place")
+@pytest.mark.parametrize("in_the_way", [".", "owner-secret"])
+def test_without_a_file_a_tenant_lasts_as_long_as_the_process_and_the_log_says_so(in_the_way, tmp_path):
+    folder = tmp_path / "folder"
+    folder.touch() if in_the_way == "." else (folder / in_the_way).mkdir(parents=True)
     with capture_logs() as log:
-        tenants = Tenants.of_folder(tmp_path / "folder")
+        tenants = Tenants.of_folder(folder)
     assert tenants.tenant_of(ANNA) == tenants.tenant_of(ANNA)
     assert [(line["event"], line["log_level"]) for line in log] == [("owner_secret_not_kept", "warning")]
 
@@ -82,13 +83,6 @@ def test_a_broken_secret_is_not_used_not_replaced_and_reported_without_its_conte
     assert first.tenant_of(ANNA) != second.tenant_of(ANNA)
     assert (tmp_path / "owner-secret").read_bytes() == content
     assert [line["reason"] for line in log] == [f"it has {len(content)} bytes, not 32"] * 2
-
-
-def test_a_folder_in_the_place_of_the_secret_is_reported(tmp_path):
-    (tmp_path / "owner-secret").mkdir()
-    with capture_logs() as log:
-        assert Tenants.of_folder(tmp_path).tenant_of(ANNA)
-    assert [line["event"] for line in log] == ["owner_secret_not_kept"]
 
 
 def _tenant(folder, start, found):

@@ -417,7 +417,7 @@ async def test_unused_findings_are_swept(folder):
 
 
 @pytest.mark.parametrize(
-    ("digest", "tenant"), [("", TENANT), ("../../x" * 5, TENANT), ("A" * 32, TENANT), ("0" * 64, "../x")]
+    ("digest", "tenant"), [("", TENANT), (URL, TENANT), ("../../x" * 5, TENANT), ("A" * 32, TENANT), ("0" * 64, "../x")]
 )
 def test_only_a_hash_and_a_tenant_make_a_key(digest, tenant):
     with pytest.raises(ValueError, match="hash"):

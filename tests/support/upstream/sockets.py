@@ -204,6 +204,11 @@ def answering(*answers: bytes, seen: list[Request] | None = None) -> Script:
     return script
 
 
+def posted(seen: list[Request]) -> list[Request]:
+    """Without the proxy's own questions."""
+    return [request for request in seen if request.line.startswith(b"POST ")]
+
+
 async def soon(awaited: Awaitable[object]) -> None:
     """Fail instead of hanging."""
     async with asyncio.timeout(PATIENCE_SECONDS):
