@@ -1,7 +1,6 @@
 """An agent behind `context-proxy run`, in real processes and on pseudo-terminals."""
 
 import contextlib
-import http.server
 import json
 import os
 import pty
@@ -13,9 +12,14 @@ import textwrap
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 from support.live_proxy import running
+from support.serving import serving
 from support.waiting import PATIENCE_SECONDS, wait_until
 
 from proxy.shell.operator import FOLDER, Announcement, announced, announcements
@@ -44,8 +48,11 @@ class Place:
         return path
 
     def run(self, *words, **variables):
+        return self.ran(sys.executable, "-m", "proxy", "run", *words, **variables)
+
+    def ran(self, *command, **variables):
         return subprocess.run(
-            [sys.executable, "-m", "proxy", "run", *words],
+            command,
             cwd=self.work,
             env=self.environment(variables),
             stdin=subprocess.DEVNULL,
@@ -149,15 +156,7 @@ def test_this_machine_is_not_asked_through_a_proxy_for_the_network_and_nothing_o
 
 def test_descriptors_that_a_shell_has_opened_for_the_agent_stay_open(place):
     words = " ".join([sys.executable, "-m proxy run", *UPSTREAM])
-    done = subprocess.run(
-        ["bash", "-c", f"{words} cat <(echo passed)"],
-        cwd=place.work,
-        env=place.environment({}),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert done.stdout == "passed\n"
+    assert place.ran("bash", "-c", f"{words} cat <(echo passed)").stdout == "passed\n"
 
 
 def test_the_output_of_tools_stays_in_the_project_for_an_agent_that_asks_before_it_reads_elsewhere(place):
@@ -205,10 +204,6 @@ def test_an_agent_that_only_a_file_configures_gets_the_lines_to_write_where_no_f
 # A running proxy ------------------------------------------------------------------------------------------------------
 
 
-def data_of(place, port):
-    return {"OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1"}
-
-
 def test_a_running_proxy_with_this_upstream_is_used_and_stays(place):
     place.data.mkdir(parents=True)
     with running(place.data) as proxy:
@@ -216,7 +211,7 @@ def test_a_running_proxy_with_this_upstream_is_used_and_stays(place):
         assert place.seen_by(*same, sys.executable, *SHOW)["OPENAI_BASE_URL"] == proxy.base_url
         assert place.seen_by(*UPSTREAM, sys.executable, *SHOW)["OPENAI_BASE_URL"] != proxy.base_url
         assert place.seen_by(*same, "--port", "0", sys.executable, *SHOW)["OPENAI_BASE_URL"] != proxy.base_url
-        named = place.run("true", **data_of(place, proxy.port))  # the environment names the proxy already
+        named = place.run("true", OPENAI_BASE_URL=proxy.base_url)  # the environment names the proxy already
         assert named.stderr.endswith(SUMS)
         assert f" in front of http://127.0.0.1:{proxy.upstream_port}/v1 (already running)" in named.stderr
         assert proxy.process.poll() is None
@@ -225,31 +220,16 @@ def test_a_running_proxy_with_this_upstream_is_used_and_stays(place):
 def test_a_port_that_cannot_prove_to_be_the_proxy_gets_nothing(place):
     asked: list[tuple[str, Mapping[str, str]]] = []
 
-    class Impostor(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append((self.path, dict(self.headers)))
-            status = {
-                "upstreams": ["http://127.0.0.1:9/v1"],
-                "artifacts": str(place.data / "tool-output"),
-                "served": {},
-            }
-            proof = dict(self.headers).get("x-context-proxy-proof", "")
-            self.send_response(200)
-            self.send_header("x-context-proxy-proof", proof)  # what it got
-            self.end_headers()
-            self.wfile.write(json.dumps(status).encode())
+    async def impostor(request):
+        asked.append((request.url.path, dict(request.headers)))
+        told = {"upstreams": [UPSTREAM[1]], "artifacts": str(place.data / "tool-output"), "served": {}}
+        given = request.headers.get("x-context-proxy-proof", "")
+        return JSONResponse(told, headers={"x-context-proxy-proof": given})
 
-        def log_message(self, *_):
-            """Nothing."""
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Impostor)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    port = server.server_address[1]
-    claimed = Announcement(os.getpid(), "127.0.0.1", port, "token")
-    with announced(place.data, claimed):
-        seen = place.seen_by(*UPSTREAM, sys.executable, *SHOW)
-    server.shutdown()
-    server.server_close()
+    with serving(Starlette(routes=[Route("/{path:path}", impostor)])) as url:
+        port = urlsplit(url).port
+        with announced(place.data, Announcement(os.getpid(), "127.0.0.1", port, "token")):
+            seen = place.seen_by(*UPSTREAM, sys.executable, *SHOW)
     assert seen["OPENAI_BASE_URL"] != f"http://127.0.0.1:{port}/v1"
     assert asked
     assert "token" not in str(asked)

@@ -27,6 +27,8 @@ def remote(name):
 class Web:
     """Downloads that are counted; what it does not know is not there."""
 
+    GONE = Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone")
+
     def __init__(self, **found):
         self.found = found
         self.downloads: list[str] = []
@@ -39,7 +41,7 @@ class Web:
         self.downloads.append(name)
         self.begun.set()
         await self.go_on.wait()
-        found = self.found.get(name, Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone"))
+        found = self.found.get(name, self.GONE)
         if isinstance(found, Exception):
             raise found
         return found
@@ -87,14 +89,14 @@ def test_the_bytes_of_most_requests_show_that_they_name_nothing(folder):
     assert may_refer(passing, b'"artifact:x"')
 
 
-async def test_an_image_is_downloaded_once_and_the_same_for_ever(folder):
-    web = Web(a=fetched())
+@pytest.mark.parametrize("found", [fetched(), Web.GONE], ids=["an image", "a failure"])
+async def test_what_was_found_once_is_the_same_for_ever(folder, found):
+    web = Web(a=found)
     here = House(folder, web)
-    first = await here.of(remote("a"))
-    assert first == [fetched()]
+    assert await here.of(remote("a")) == [found]
     web.found["a"] = fetched(shade=8)
-    assert await here.of(remote("a")) == first
-    assert await House(folder, web).of(remote("a")) == first, "after a restart, and on another worker"
+    assert await here.of(remote("a")) == [found]
+    assert await House(folder, web).of(remote("a")) == [found], "after a restart, and on another worker"
     assert web.downloads == ["a"]
 
 
@@ -107,17 +109,6 @@ async def test_an_image_is_kept_as_an_artifact_of_its_tenant(folder):
     assert (await here.reader.find(name, TENANT)).size == len(PNG)
     assert await here.of(remote("a"), tenant=OTHER) == [fetched()]
     assert web.downloads == ["a", "a"], "what one owner has seen is no other's"
-
-
-async def test_a_failure_is_reported_the_same_way_and_not_retried(folder):
-    web = Web()
-    here = House(folder, web)
-    expected = Unfetched(FetchError.NOT_FOUND, 404, "https://example.org/gone")
-    assert await here.of(remote("a")) == [expected]
-    web.found["a"] = fetched()
-    assert await here.of(remote("a")) == [expected]
-    assert await House(folder, web).of(remote("a")) == [expected]
-    assert web.downloads == ["a"]
 
 
 async def test_an_image_whose_time_is_over_is_downloaded_again(folder):
@@ -262,24 +253,10 @@ async def test_the_log_has_the_host_and_never_the_path(folder):
         here = House(folder, Web(a=fetched()))
         for _ in range(2):
             await here.of(remote("a"), remote("b"))
-    reported = {line["event"]: line for line in lines if line["event"].startswith("image_")}
-    name = Artifact(PNG, "fetched", "png").id
-    assert reported["image_fetched"] == {
-        "event": "image_fetched",
-        "log_level": "info",
-        "host": "example.org",
-        "type": "image/png",
-        "bytes": len(PNG),
-        "artifact": name,
-    }
-    assert reported["image_not_fetched"] == {
-        "event": "image_not_fetched",
-        "log_level": "info",
-        "host": "example.org",
-        "reason": "not_found",
-        "http_code": 404,
-    }
-    assert len([line for line in lines if line["event"].startswith("image_")]) == 2
+    kept, gone = [line for line in lines if line["event"].startswith("image_")]
+    assert (kept["event"], kept["host"], kept["bytes"]) == ("image_fetched", "example.org", len(PNG))
+    assert kept["artifact"] == Artifact(PNG, "fetched", "png").id
+    assert (gone["event"], gone["host"], gone["reason"]) == ("image_not_fetched", "example.org", "not_found")
     assert "secret" not in str(lines)
 
 
