@@ -138,6 +138,8 @@ DIED = Turn(
 )
 READ = Turn(1, ("list_files", "read_file logs/a-service-with-a-very-long-name-indeed.log"), 9_000, 9_000)
 CUT = Turn(2, ("read_file logs/cart.log",), 17_000, 12_000, attempts=2)
+TIMES = "a conversation 63.6 times the window"
+WRONG = Turn(2, (), 9_500, 9_500, answer="After 1 services: wrong")
 DONE = Turn(3, (), 1_017_500, 12_500, answer="After 1 services: right")
 
 
@@ -161,23 +163,16 @@ def test_each_turn_is_a_line_of_at_most_80_columns():
 @pytest.mark.parametrize(
     ("proxied", "ending"),
     [
-        (
-            (READ, CUT, DONE),
-            "found the answer in 3 turns, with a conversation 63.6 times the window (1,017,500 of 16,000 tokens).",
-        ),
+        ((READ, CUT, DONE), f"found the answer in 3 turns, with {TIMES} (1,017,500 of 16,000 tokens)."),
         ((READ, DIED), "died at turn 2 of 3."),
         ((READ, CUT, CUT, DIED), "died at turn 4."),
-        (
-            (READ, Turn(2, (), 9_500, 9_500, answer="After 1 services: wrong")),
-            "ended after 2 turns without the right answer.",
-        ),
+        ((READ, WRONG), "ended after 2 turns without the right answer."),
         ((READ, Turn(2, ("ls",), 9_500, 9_500)), "was still searching after 2 turns."),
     ],
 )
 def test_the_verdict_is_true(proxied, ending):
-    assert (
-        verdict(held((READ, DIED), proxied)) == f"Directly the agent died at turn 2 of 3; through the proxy it {ending}"
-    )
+    said = verdict(held((READ, DIED), proxied))
+    assert said == f"Directly the agent died at turn 2 of 3; through the proxy it {ending}"
 
 
 @pytest.mark.parametrize(

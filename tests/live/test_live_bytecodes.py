@@ -3,7 +3,7 @@
 Rule: a change that makes a request dearer says so by a higher figure here, and a gain lowers its figure.
 """
 
-import contextlib
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from support.upstream.sockets import CHUNKED, LAST_CHUNK, chunk, listening
 from support.waiting import PATIENCE_SECONDS
 
 from tools.ports import held_port
@@ -54,66 +55,20 @@ class Upstream:
     """Replies at once, and sends each event of a stream once the reader has confirmed the one before."""
 
     def __init__(self):
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
         self.go_on = threading.Semaphore(0)
-        threading.Thread(target=self._accept, daemon=True).start()
 
-    def close(self):
-        """Listen no longer; connections end when the proxy closes them."""
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _accept(self):
-        with contextlib.suppress(OSError):  # the end
-            while True:
-                connection, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
-
-    def _serve(self, connection):
-        with connection, contextlib.suppress(OSError):
-            self._reply(connection)
-
-    def _reply(self, connection):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        while (head := received(connection, b"\r\n\r\n")) is not None:
-            if not head.startswith(b"POST"):
-                connection.sendall(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+    async def __call__(self, connection):
+        while True:
+            request = await connection.asked()
+            if b'"stream": true' not in request.body[-100:]:
+                head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+                await connection.send(head % len(REPLY) + REPLY)
                 continue
-            body = exactly(connection, length_in(head))
-            if b'"stream": true' not in body[-100:]:
-                reply = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-                connection.sendall(reply % (len(REPLY), REPLY))
-                continue
-            connection.sendall(
-                b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-            )
+            await connection.send(CHUNKED)
             for event in [EVENT] * EVENTS:
-                connection.sendall(b"%x\r\n%b\r\n" % (len(event), event))
-                self.go_on.acquire()
-            connection.sendall(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
-
-
-def received(connection, until):
-    """Everything up to these bytes; None at the end. Later bytes stay unread."""
-    found = b""
-    while not found.endswith(until):
-        piece = connection.recv(1)
-        if not piece:
-            return None
-        found += piece
-    return found
-
-
-def exactly(connection, count):
-    found = b""
-    while len(found) < count:
-        found += connection.recv(count - len(found))
-    return found
-
-
-def length_in(head):
-    return next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                await connection.send(chunk(event))
+                await asyncio.to_thread(self.go_on.acquire)
+            await connection.send(chunk(b"data: [DONE]\n\n") + LAST_CHUNK)
 
 
 def body_of(kind, number):
@@ -130,23 +85,22 @@ def body_of(kind, number):
 class Counted:
     """A proxy whose bytecodes are counted."""
 
-    def __init__(self, folder, port):
-        self.upstream = Upstream()
+    def __init__(self, folder, port, upstream, upstream_url):
+        self._upstream = upstream
         self._result = folder / "count"
-        served = ["serve", "--upstream", f"http://127.0.0.1:{self.upstream.port}/v1", "--port", str(port)]
+        served = ["serve", "--upstream", upstream_url, "--port", str(port)]
         arguments = [*served, "--data-dir", str(folder / "data"), "--context-window", "128000"]
         with (folder / "log").open("wb") as log:
             program = [sys.executable, str(PROGRAM), str(self._result), *arguments]
             self.process = subprocess.Popen(program, stdout=log, stderr=log, cwd=folder)
         self._client = connected(port)
+        self._replies = self._client.makefile("rb")
         self._number = 0
 
     def close(self):
-        """End the proxy and its upstream."""
         self._client.close()
         self.process.terminate()
         self.process.wait(PATIENCE_SECONDS)
-        self.upstream.close()
 
     def cost(self, kind):
         """Bytecodes of one request: those of the batch with the fewest, as what runs beside requests adds to some."""
@@ -177,15 +131,24 @@ class Counted:
             line = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer k\r\n"
             described = b"content-type: application/json\r\n%bcontent-length: %d\r\n\r\n"
             self._client.sendall(line + described % (HEADERS.get(kind, b""), len(body)) + body)
-            head = received(self._client, b"\r\n\r\n") or b""
-            assert head.startswith(b"HTTP/1.1 200"), head
+            head = self._lines_before(b"\r\n")
+            assert head[0].startswith(b"HTTP/1.1 200"), head
             if kind == "stream":
                 for _ in range(EVENTS):
-                    received(self._client, EVENT)
-                    self.upstream.go_on.release()
-                received(self._client, b"\r\n0\r\n\r\n")
+                    self._lines_before(EVENT[:-1])
+                    self._upstream.go_on.release()
+                self._lines_before(b"0\r\n")
+                self._lines_before(b"\r\n")
             else:
-                exactly(self._client, length_in(head))
+                (length,) = [line for line in head if line.lower().startswith(b"content-length:")]
+                self._replies.read(int(length[15:]))
+
+    def _lines_before(self, end):
+        lines = []
+        while (line := self._replies.readline()) != end:
+            assert line, "the proxy has ended"
+            lines.append(line)
+        return lines
 
 
 def connected(port):
@@ -203,8 +166,9 @@ def connected(port):
 
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
-    with held_port() as port:
-        found = Counted(tmp_path_factory.mktemp("counted"), port)
+    upstream = Upstream()
+    with listening(upstream) as upstream_url, held_port() as port:
+        found = Counted(tmp_path_factory.mktemp("counted"), port, upstream, upstream_url)
         time.sleep(2)  # what runs once after the start
         yield found
         found.close()

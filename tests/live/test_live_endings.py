@@ -131,10 +131,7 @@ class Lingering:
 
     async def __call__(self, connection):
         while True:
-            request = await connection.request()
-            if request.line.startswith(b"GET "):
-                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
-                return
+            await connection.asked()
             self.served.append(id(connection))
             await connection.send(CHUNKED + b"".join(map(chunk, self._chunks)))
             ends = [asyncio.create_task(self.finish.wait()), asyncio.create_task(connection.reader.read(1))]
@@ -240,11 +237,15 @@ def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy):
     asyncio.run(ten_streams())
 
 
-async def _begun(client):
-    """The client has the first event of a stream."""
-    client.ask(CHAT, BODY)
-    await client.head()
-    await client.chunk()
+@contextlib.asynccontextmanager
+async def streaming(start, connect, *flags, **settings):
+    """A proxy of its own, and a client that has the first event of a stream."""
+    proxy, serving = await start(*flags, **{"SERVER__SHUTDOWN_GRACE_SECONDS": "100", **settings}), Serving()
+    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
+        client.ask(CHAT, BODY, "x-request-id: streaming")
+        await client.head()
+        await client.chunk()
+        yield proxy, serving, client
 
 
 async def _finished(client, serving):
@@ -270,9 +271,7 @@ async def _ended(proxy):
 
 
 async def a_running_stream_may_end_within_the_grace(start, connect, number=signal.SIGTERM, status=-signal.SIGTERM):
-    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
-    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        await _begun(client)
+    async with streaming(start, connect) as (proxy, serving, client):
         proxy.process.send_signal(number)
         await _until_nobody_listens(proxy)
         await _finished(client, serving)
@@ -284,17 +283,13 @@ async def so_it_may_after_control_c(start, connect):
 
 
 async def a_stream_is_cut_when_the_grace_is_over(start, connect):
-    proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="1"), Serving()
-    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        client.ask(CHAT, BODY, "x-request-id: cut")
-        await client.head()
-        await client.chunk()
+    async with streaming(start, connect, SERVER__SHUTDOWN_GRACE_SECONDS="1") as (proxy, serving, client):
         proxy.process.send_signal(signal.SIGTERM)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.chunk()
         await soon(serving.closed.wait())
         await _ended(proxy)
-    assert (await proxy.logged(event="request_done", request_id="cut"))["outcome"] == "server_stopping"
+    assert (await proxy.logged(event="request_done", request_id="streaming"))["outcome"] == "server_stopping"
 
 
 async def two_workers_share_the_port_and_end_together(start, connect):
@@ -313,9 +308,7 @@ async def two_workers_share_the_port_and_end_together(start, connect):
 
 
 async def workers_that_end_take_no_new_connections_while_a_stream_runs(start, connect):
-    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
-    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        await _begun(client)
+    async with streaming(start, connect, "--workers", "2") as (proxy, serving, client):
         proxy.process.send_signal(signal.SIGTERM)
         await _until_nobody_listens(proxy)
         await _finished(client, serving)
@@ -361,27 +354,27 @@ async def an_idle_connection_may_ask_once_more_and_does_not_hold_up_the_end(star
     proxy, serving = await start(SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
     async with (
         SocketServer(serving, proxy.upstream_port),
-        connect(proxy) as streaming,
         connect(proxy) as asking,
         connect(proxy) as silent,
+        connect(proxy) as client,
     ):
-        await _begun(streaming)
+        client.ask(CHAT, BODY)
+        await client.head()
+        await client.chunk()  # by now the others are accepted, too
         proxy.process.send_signal(signal.SIGTERM)
         await _until_nobody_listens(proxy)
         asking.ask("GET /healthz")
         status, headers, _ = await asking.answer()
         assert (status, headers[b"connection"]) == (200, b"close")
         await soon(silent.reader.read())
-        await _finished(streaming, serving)
-        streaming.ask("GET /healthz")
-        assert (await streaming.answer())[1][b"connection"] == b"close"
+        await _finished(client, serving)
+        client.ask("GET /healthz")
+        assert (await client.answer())[1][b"connection"] == b"close"
         await _ended(proxy)
 
 
 async def a_hangup_of_the_terminal_ends_no_stream(start, connect, workers=1):
-    proxy, serving = await start("--workers", str(workers)), Serving()
-    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        await _begun(client)
+    async with streaming(start, connect, "--workers", str(workers)) as (proxy, serving, client):
         os.killpg(proxy.process.pid, signal.SIGHUP)
         await asyncio.sleep(1)  # the parent of workers looks at its signals twice a second
         serving.finish.set()
@@ -396,9 +389,7 @@ async def nor_does_it_of_two_workers(start, connect):
 
 
 async def workers_end_when_their_parent_was_killed(start, connect):
-    proxy, serving = await start("--workers", "2", SERVER__SHUTDOWN_GRACE_SECONDS="100"), Serving()
-    async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
-        await _begun(client)
+    async with streaming(start, connect, "--workers", "2") as (proxy, serving, client):
         proxy.process.kill()
         await _until_nobody_listens(proxy)
         await _finished(client, serving)
@@ -435,9 +426,8 @@ async def test_a_port_that_is_taken_is_reported_in_one_line(proxy):
     )
     _, reported = await asyncio.wait_for(second.communicate(), PATIENCE_SECONDS)
     assert second.returncode == 1
-    assert reported.decode().splitlines() == [
-        f"cannot listen at 127.0.0.1 port {proxy.port} (server.host, server.port): Address already in use"
-    ]
+    where = f"127.0.0.1 port {proxy.port} (server.host, server.port)"
+    assert reported.decode().splitlines() == [f"cannot listen at {where}: Address already in use"]
 
 
 def _group(leader):

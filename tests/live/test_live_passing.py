@@ -189,40 +189,19 @@ async def test_what_is_no_chat_request_is_a_400_in_openais_shape(body, client):
     assert json.loads(answer)["error"].keys() == {"message", "type", "param", "code"}
 
 
-@pytest.mark.parametrize("announced", [True, False])
-async def test_a_body_over_the_limit_is_a_413(announced, client):
-    if announced:
-        client.ask(CHAT, None, "content-length: 1000001")
-    else:
-        client.ask(CHAT, None, "transfer-encoding: chunked")
-        client.writer.write(chunk(b" " * 600_000) * 2)
-    status, _, answer = await client.answer()
-    assert (status, json.loads(answer)["error"]["code"]) == (413, "body_too_large")
+PACKED = {"gzip": gzip.compress(BODY, mtime=0), "zstd": zstd.compress(BODY), "br": brotli.compress(BODY)}
+TWICE = ("gzip, zstd", zstd.compress(PACKED["gzip"]))
+UNKNOWN = ("compress", b"\x1f\x9d whatever")
 
 
-@pytest.mark.parametrize(
-    ("encoding", "packed"),
-    [
-        ("gzip", gzip.compress(BODY, mtime=0)),
-        ("deflate", zlib.compress(BODY)),
-        ("zstd", zstd.compress(BODY)),
-        ("br", brotli.compress(BODY)),
-        ("gzip, zstd", zstd.compress(gzip.compress(BODY, mtime=0))),
-    ],
-)
+@pytest.mark.parametrize(("encoding", "packed"), [*PACKED.items(), ("deflate", zlib.compress(BODY)), TWICE, UNKNOWN])
 async def test_compressed_requests_pass_as_they_are(encoding, packed, client, seen):
     client.ask(CHAT, packed, f"content-encoding: {encoding}")
     status, headers, _ = await client.answer()
-    assert status == 200
-    assert b"x-context-proxy-tokens" in headers  # it was read
+    is_read = encoding != "compress"
+    assert (status, b"x-context-proxy-tokens" in headers) == (200, is_read)
     assert seen[0].body == packed
     assert seen[0].values(b"content-encoding") == [encoding.encode()]
-
-
-async def test_an_encoding_that_only_the_upstream_knows_passes_unread(client, seen):
-    client.ask(CHAT, b"\x1f\x9d whatever", "content-encoding: compress")
-    assert (await client.answer())[0] == 200
-    assert seen[0].body == b"\x1f\x9d whatever"
 
 
 @pytest.mark.parametrize(
@@ -242,10 +221,7 @@ async def test_a_bomb_is_a_413_and_takes_no_memory(encoding, packed_by, proxy, c
     assert proxy.resident_bytes() - before < 20_000_000
 
 
-@pytest.mark.parametrize(
-    ("encoding", "packed"),
-    [("gzip", gzip.compress(BODY, mtime=0)), ("zstd", zstd.compress(BODY)), ("br", brotli.compress(BODY))],
-)
+@pytest.mark.parametrize(("encoding", "packed"), PACKED.items(), ids=PACKED)
 async def test_a_broken_body_is_a_400(encoding, packed, client):
     client.ask(CHAT, packed[:-9], f"content-encoding: {encoding}")
     assert (await client.answer())[0] == 400
@@ -411,12 +387,8 @@ async def test_50_megabytes_pass_in_both_directions_in_little_memory(proxy, clie
     before = proxy.resident_bytes()
     expected = 0
     async with upstream(proxy, script):
-        client.ask(
-            "POST /v1/files",
-            None,
-            f"content-length: {800 * len(piece)}",
-            "content-type: multipart/form-data; boundary=x",
-        )
+        form = "content-type: multipart/form-data; boundary=x"
+        client.ask("POST /v1/files", None, f"content-length: {800 * len(piece)}", form)
         for _ in range(800):
             client.writer.write(piece)
             expected = zlib.crc32(piece, expected)
@@ -440,9 +412,8 @@ async def test_neither_keys_nor_content_are_ever_logged(proxy, client):
         await connection.send(head + chunk(event))
 
     async with upstream(proxy, script):
-        client.ask(
-            CHAT + "?key=sk-query-canary", BODY, "authorization: Bearer sk-client-canary", "x-request-id: canaries"
-        )
+        key = "authorization: Bearer sk-client-canary"
+        client.ask(CHAT + "?key=sk-query-canary", BODY, key, "x-request-id: canaries")
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await client.answer()
     line = await proxy.logged(event="request_done", request_id="canaries")

@@ -100,18 +100,14 @@ class Reader:
 
     async def __call__(self, connection):
         while True:
-            received = await connection.request()
-            if received.line.startswith(b"GET "):
-                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
-            elif b'"role":"tool"' in received.body:
+            if b'"role":"tool"' in (await connection.asked()).body:
                 self.thinking.set()
                 await connection.until_closed()
                 self.left.set()
                 return
-            else:
-                first = event({"role": "assistant", "content": "Let me look."})
-                last = event({"tool_calls": [CALL]}) + event({}, "tool_calls") + b"data: [DONE]\n\n"
-                await connection.send(CHUNKED + chunk(first) + chunk(last) + LAST_CHUNK)
+            first = event({"role": "assistant", "content": "Let me look."})
+            last = event({"tool_calls": [CALL]}) + event({}, "tool_calls") + b"data: [DONE]\n\n"
+            await connection.send(CHUNKED + chunk(first) + chunk(last) + LAST_CHUNK)
 
 
 async def test_a_client_that_leaves_in_a_later_round_frees_the_upstream_at_once(proxy, connect):
@@ -139,12 +135,8 @@ async def test_around_a_reading_each_event_reaches_the_client_before_the_next_is
     ends = [event({}, "tool_calls"), usage, b"data: [DONE]\n\n"], [event({}, "stop"), usage, b"data: [DONE]\n\n"]
 
     async def script(connection):
-        for _ in range(9):
-            received = await connection.request()
-            if received.line.startswith(b"GET "):
-                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
-                continue
-            is_second = b'"role":"tool"' in received.body
+        while True:
+            is_second = b'"role":"tool"' in (await connection.asked()).body
             await connection.send(CHUNKED)
             for piece in second if is_second else first:
                 for part in (piece[:9], piece[9:]) if piece is words[7] else (piece,):

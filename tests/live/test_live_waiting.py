@@ -42,10 +42,7 @@ class Waiting:
 
     async def __call__(self, connection):
         while True:
-            request = await connection.request()
-            if request.line.startswith(b"GET "):
-                await connection.send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
-                continue
+            request = await connection.asked()
             self.bodies.append(request.body)
             await self._answer(connection, request)
 

@@ -179,11 +179,7 @@ async def test_one_search_of_a_note_reads_all_that_left_before_it_the_newest_fir
     page = (await kept.reader.page(await kept.reader.find(newest.id, MINE), Query.parse({"grep": "budget"}))).decode()
     header, *rest = page.splitlines()
     assert f"3 of 3 matches in 3 artifacts, from {newest.id} back" in header
-    assert [line.partition(": ")[2] for line in rest[::2]] == [
-        "message 5 of 5, user",
-        "message 3 of 5, user",
-        "message 1 of 5, user",
-    ]
+    assert [line.partition(": ")[2] for line in rest[::2]] == [f"message {number} of 5, user" for number in (5, 3, 1)]
     lines = rest[4].split("lines=")[1].partition(":")[0]
     on = await kept.reader.page(await kept.reader.find(oldest.id, MINE), Query.parse({"lines": lines}))
     assert b"Mara's budget is 5." in on
@@ -205,9 +201,8 @@ async def test_the_matches_with_most_of_the_words_are_shown_where_there_is_no_ro
 async def test_a_phrase_or_a_question_that_stands_nowhere_finds_its_words(kept, chain, words):
     text = (await kept.tools.read(Wanted("", {"grep": words}), (MINE,), ROOM, [one.id for one in chain])).text
     assert "-- tool_messages_" in text
-    assert (await kept.tools.read(Wanted("", {"grep": "gre{2}nest"}), (MINE,), ROOM, [chain[0].id])).text.count(
-        "\n"
-    ) == 1
+    nowhere = await kept.tools.read(Wanted("", {"grep": "gre{2}nest"}), (MINE,), ROOM, [chain[0].id])
+    assert nowhere.text.count("\n") == 1
 
 
 @pytest.mark.parametrize("is_ascii", [True, False])
@@ -268,10 +263,6 @@ async def test_a_record_that_is_broken_leads_nowhere(kept):
 
 
 def test_a_hash_leads_to_the_name_and_the_bytes():
-    others = (
-        Artifact(LOG.content, "Read"),
-        Artifact(LOG.content + b"x", "Bash"),
-        Artifact(LOG.content, "Bash", "md"),
-    )
+    others = (Artifact(LOG.content, "Read"), Artifact(LOG.content + b"x", "Bash"), Artifact(LOG.content, "Bash", "md"))
     assert len({LOG.hash, *(other.hash for other in others)}) == 4
     assert Artifact(LOG.content, "Bash").hash == LOG.hash

@@ -183,13 +183,9 @@ async def test_each_model_that_stays_too_long_has_its_own_line(stage):
     for model in ("a", "b", "b"):
         stage.served(model=model, upstream="", **TOO_LONG)
     found = (await stage.overview.of(1)).health
-    assert [(one.words, one.address) for one in found] == [
-        (
-            f"{model}: {words} too long and could not be made to fit",
-            f"status=context_length_exceeded&model={model}&since={int(NOW - 60)}",
-        )
-        for model, words in (("b", "2 requests were"), ("a", "1 request was"))
-    ]
+    for one, model, words in zip(found, "ba", ("2 requests were", "1 request was"), strict=True):
+        assert one.words == f"{model}: {words} too long and could not be made to fit"
+        assert one.address == f"status=context_length_exceeded&model={model}&since={int(NOW - 60)}"
 
 
 async def test_an_upstream_with_errors_is_not_well(stage):

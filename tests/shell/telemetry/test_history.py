@@ -180,9 +180,8 @@ async def test_a_file_removed_with_its_folder_is_reported_and_created_again(star
     one.serve("b")
     with capture_logs() as lines:
         await one.history.write()
-    assert [(line["event"], line["reason"]) for line in lines] == [
-        ("decisions_not_kept", "it was removed while it was in use")
-    ]
+    (line,) = lines
+    assert (line["event"], line["reason"]) == ("decisions_not_kept", "it was removed while it was in use")
     assert (one.history.problem, path.stat().st_mode & 0o777) == (None, 0o600)
     other.serve("c")
     assert await other.ids() == ["c", "b"], "both use the new file"
@@ -217,7 +216,6 @@ async def test_the_file_of_an_earlier_release_is_deleted_and_the_log_says_so(sta
         patched.setattr(one.history, "write", AsyncMock(side_effect=asyncio.CancelledError))
         with pytest.raises(asyncio.CancelledError):
             await one.history.write_for_ever()
-    assert [(line["event"], line["deleted"]) for line in log] == [
-        ("decisions_upgraded", ["decisions-3.db", "decisions-3.db-journal"])
-    ]
+    (line,) = log
+    assert (line["event"], line["deleted"]) == ("decisions_upgraded", ["decisions-3.db", "decisions-3.db-journal"])
     assert {path.name for path in tmp_path.iterdir()} == {"decisions.db", "decisions.db-journal", "lessons.json"}

@@ -135,10 +135,8 @@ def test_sums_are_grouped_by_time_model_and_upstream(table):
     table.add([entry("d", 30.0)])
     ((whole,),) = table.sums(0, 1_000)
     assert (whole.requests, whole.tokens_before, whole.tokens_sent) == (4, 400, 240)
-    assert [(at, sums.requests) for at, sums in table.sums(0, 1_000, "CAST(ended / 300 AS INTEGER)")] == [
-        (0, 3),
-        (1, 1),
-    ]
+    by_time = table.sums(0, 1_000, "CAST(ended / 300 AS INTEGER)")
+    assert [(at, sums.requests) for at, sums in by_time] == [(0, 3), (1, 1)]
     by_model = table.sums(0, 1_000, "model", "upstream")
     assert [(model, upstream, sums.requests) for model, upstream, sums in by_model] == [("m", "u", 3), ("n", "u", 1)]
     assert [model for model, _ in table.sums(300, 1_000, "model")] == ["n"]

@@ -66,22 +66,20 @@ async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans):
     span = await traced(spans, body(run(80), model="qwen3", max_tokens=100, stream=True))
     attributes = dict(span.attributes or {})
     assert (span.name, span.kind) == ("chat qwen3", SpanKind.CLIENT)
-    assert (
-        attributes.items()
-        >= {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": "openai",
-            "gen_ai.request.model": "qwen3",
-            "gen_ai.request.stream": True,
-            "gen_ai.request.max_tokens": 100,
-            "gen_ai.usage.input_tokens": 321,
-            "server.address": "api.example",
-            "server.port": 8443,
-            "http.response.status_code": 200,
-            "context_proxy.request_id": "req-7",
-            "context_proxy.messages": 162,
-        }.items()
-    )
+    told = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "openai",
+        "gen_ai.request.model": "qwen3",
+        "gen_ai.request.stream": True,
+        "gen_ai.request.max_tokens": 100,
+        "gen_ai.usage.input_tokens": 321,
+        "server.address": "api.example",
+        "server.port": 8443,
+        "http.response.status_code": 200,
+        "context_proxy.request_id": "req-7",
+        "context_proxy.messages": 162,
+    }
+    assert attributes.items() >= told.items()
     assert attributes["context_proxy.tokens_sent"] <= attributes["context_proxy.room_tokens"]
     assert attributes["context_proxy.tokens_before"] > attributes["context_proxy.room_tokens"]
     assert attributes["context_proxy.edits.old_exchange"] > 0
@@ -89,8 +87,6 @@ async def test_a_request_is_a_span_by_the_conventions_with_our_sizes(spans):
     assert span.status.status_code is StatusCode.UNSET
     assert "error.type" not in attributes
     assert span.resource.attributes["service.name"] == "context-proxy"
-    assert span.start_time is not None
-    assert span.end_time is not None
     assert 0 < span.end_time - span.start_time < 60_000_000_000
     assert "line 00" not in span.to_json(), "no content"
 

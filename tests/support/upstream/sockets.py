@@ -20,6 +20,7 @@ from support.waiting import PATIENCE_SECONDS
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
 CHUNKED = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
+NOT_FOUND = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
 
 
 def chunk(content: bytes) -> bytes:
@@ -65,6 +66,12 @@ class Connection:
         elif lengths := request.values(b"content-length"):
             body = await self.reader.readexactly(int(lengths[0]))
         return Request(request.line, request.headers, body)
+
+    async def asked(self) -> Request:
+        """The next request of a client; what the proxy itself asks is not found."""
+        while (request := await self.request()).line.startswith(b"GET "):
+            await self.send(NOT_FOUND)
+        return request
 
     async def send(self, content: bytes) -> None:
         self.writer.write(content)
