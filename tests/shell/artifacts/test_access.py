@@ -94,7 +94,7 @@ def test_a_plain_host_is_taken_over(host):
     assert way(scope(headers=[(b"host", host.encode())])).url == f"http://{host}/artifacts"
 
 
-@pytest.mark.parametrize("host", ["", "a:0", "a:65536", "a:", "-a", "a.", "[::g]", "[1.2.3.4]", "é", "x" * 300])
+@pytest.mark.parametrize("host", ["", "a:0", "a:65536", "a:", "-a", "a.", "a\n", "[::g]", "[1.2.3.4]", "é", "x" * 300])
 def test_any_other_is_not(host):
     assert way(scope("10.0.0.6", headers=[(b"host", host.encode())])) == ArtifactAccess()
 
