@@ -161,6 +161,8 @@ async def started(case: Case, folder: Path, *, remembers: bool = True) -> AsyncI
             await asyncio.sleep(0)
             relays.append(relay := app.state.services.routes.default.relay)
             await relay._models.discovery.answered()  # or what is known depends on the time
+            if bucket is not None:
+                relay._sends._store._folder.opened  # noqa: B018 - which looks for its address now, not at the first cut
         yield Side(apps, relays, upstream, folder / "tool-output", bucket)
 
 
