@@ -1,4 +1,4 @@
-"""One send of a request: how it differs from the one before, and what came of it.
+"""One send of a request with what came of it.
 
 Rule: these are facts about one request. What they mean for the next send stands in `cures.py`, and what they mean for
 later requests in `lessons.py`.

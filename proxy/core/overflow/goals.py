@@ -1,4 +1,4 @@
-"""How large the next send of a refused request may be: its prompt, its reply and its bytes.
+"""How large the next send of a refused request may be.
 
 Rule: it is always smaller than what was refused, and as large as the numbers of the refusal allow. An exact count wins
 over our estimate, whichever way that is off.

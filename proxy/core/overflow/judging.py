@@ -1,4 +1,4 @@
-"""Report → verdict: finish reasons and codes first, then sentences, then the status, and finally plausibility.
+"""Report → verdict, by codes before sentences before the status. Plausibility comes last.
 
 Rule: the status makes a verdict more or less likely but never decides it; a response that says nothing is `unknown`.
 Whatever a code or a sentence says, a reply that alone fills the window is `reply_only`, and a prompt that fits without

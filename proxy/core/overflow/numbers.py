@@ -1,4 +1,4 @@
-"""Text → its numbers and their roles: limit, requested, prompt, reply, excess.
+"""Text → its numbers, each with its role: limit, requested, prompt, reply, excess.
 
 Rule: when in doubt, return None: a wrong number does more harm than a missing one. Figures that cannot be token counts
 are removed before anything is read, and contradictory ones are dropped.

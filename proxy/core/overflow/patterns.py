@@ -1,4 +1,4 @@
-"""Where a refusal prints its numbers: whole equations first, then the words before and after a number.
+"""Where a refusal prints its numbers: whole equations before words around a number.
 
 Rule: an entry names the message that it was made for and its source; the first equation found in a text wins, and of
 two words the one nearer to the number. A number is `#` here (`skeleton` in `numbers.py`).

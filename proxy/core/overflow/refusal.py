@@ -1,4 +1,4 @@
-"""The message for a request that cannot be made to fit: measured sizes, the largest parts, and what to do.
+"""The message for a request that cannot be made to fit. It names measured sizes, the largest parts, and what to do.
 
 Rule: sizes, roles, tools and indexes only; never content.
 """

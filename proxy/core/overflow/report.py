@@ -1,4 +1,4 @@
-"""The values in which a response is reported and judged.
+"""Values for reading a response: its report, the verdict on it.
 
 Rule: every upstream's response, in whatever wrapper, is reduced to a report of texts, codes, sizes and finish reasons,
 with their paths; how it was encoded is not known here. A verdict contains numbers, names and the upstream's own words;

@@ -1,5 +1,5 @@
-"""The vocabulary of refusals, English and Chinese, as one compiled alternation per word class; machine codes and finish
-reasons → what they prove.
+"""The vocabulary of refusals, as one compiled alternation per word class. It is English and Chinese, and says what
+machine codes and finish reasons prove.
 
 Rule: no pattern contains a repeated gap (`.*`), so a sentence costs one pass per class; `sentences.py` decides which
 classes must occur in the same sentence. A code is read as words (`ContextWindowExceededError` is

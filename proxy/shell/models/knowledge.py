@@ -1,4 +1,4 @@
-"""What the lessons about a model say of its limits, and the names under which they are kept."""
+"""What the lessons about a model say of its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was learned about the models of one upstream, and is kept.
+"""Learns from upstreams about their models. Refusals teach limits, and usage the error of our estimate.
 
 Rule: a lesson is a row, docs/decisions/0014-what-was-learned-may-be-wrong.md. Only a limit printed exactly is believed,
 and one that the client may have written itself teaches nothing. Limits that other sources state are not kept. All

@@ -1,4 +1,4 @@
-"""Serves one request: plans, sends, judges, and retries."""
+"""Serves one request: plans, sends, judges, retries."""
 
 from proxy.shell.relay.peeking import HELD_BYTES, PIECES_OF_THE_END, PeekedResponse
 from proxy.shell.relay.relay import AnyResponse, Relay, Served
