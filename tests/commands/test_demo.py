@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -72,10 +73,8 @@ def test_a_demo_that_is_stopped_stops_its_proxy():
 
 
 def test_a_demo_that_cannot_be_held_ends_with_1(monkeypatch, capsys):
-    def broken(*_):
-        raise CannotStart("the proxy did not start: no room")
-
-    monkeypatch.setattr("proxy.demo.agent.proxy_in_front_of", broken)
+    broken = CannotStart("the proxy did not start: no room")
+    monkeypatch.setattr("proxy.demo.agent.proxy_in_front_of", Mock(side_effect=broken))
     assert run(options("--turns", "6")) == 1
     assert capsys.readouterr().err == "the demo could not start: the proxy did not start: no room\n"
 

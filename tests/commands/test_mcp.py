@@ -13,18 +13,13 @@ from proxy.core.artifact import Artifact
 from proxy.shell.artifacts import ArtifactStore, PrivateFolder, Tenants
 
 ROOT = Path(__file__).resolve().parents[2]
-KEPT = {
-    "OPENAI_API_KEY": Artifact(b"with a bearer token\n", "Bash"),
-    "ANTHROPIC_API_KEY": Artifact(b"with the key of Anthropic\n", "Bash"),
-    "": Artifact(b"without a key\n", "Bash"),
-    "another": Artifact(b"with somebody's key\n", "Bash"),
-}
 HEADERS = {
     "OPENAI_API_KEY": [(b"authorization", b"Bearer sk-mine")],
     "ANTHROPIC_API_KEY": [(b"x-api-key", b"sk-mine")],
     "": [],
     "another": [(b"authorization", b"Bearer sk-another")],
 }
+KEPT = {owner: Artifact(f"with the key {owner!r}\n".encode(), "Bash") for owner in HEADERS}
 
 
 @pytest.fixture

@@ -1,23 +1,16 @@
 """The event loop waits for no disk: one that hangs holds up only what needs it."""
 
-import json
 from pathlib import Path
 from typing import Final
 
 import httpx
 from support.live_proxy import running_together
+from support.overflow_words import too_long
 from support.upstream.sockets import SocketServer
 from support.waiting import PATIENCE_SECONDS, until
 
 PROGRAM: Final = Path(__file__).parents[1] / "support" / "disk_audit.py"
-REFUSAL: Final = json.dumps(
-    {
-        "error": {
-            "message": "This model's maximum context length is 9000 tokens. However, your messages resulted in 20000.",
-            "code": "context_length_exceeded",
-        }
-    }
-).encode()
+REFUSAL: Final = too_long(9_000, 20_000)
 REPLY: Final = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Done."},"finish_reason":"stop"}]}'
 CALL: Final = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
 TURN: Final = [

@@ -19,6 +19,18 @@ BODY = b'{"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream
 BEGUN = CHUNKED + chunk(b"data: 1\n\n")
 
 
+async def first_of(*awaited):
+    """The number of the first that is done; the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in awaited]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return [task.done() for task in tasks].index(True)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class Serving:
     """An upstream that begins streams, says what happens to them, and continues when released."""
 
@@ -37,14 +49,8 @@ class Serving:
         if self._begin:
             await connection.send(self._begin)
         self.taken.set()
-        ends = [
-            asyncio.create_task(waited) for waited in (connection.until_closed(), self.finish.wait(), self.die.wait())
-        ]
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if ends[0].done():
+        if await first_of(connection.until_closed(), self.finish.wait(), self.die.wait()) == 0:
             self.closed.set()
-        for task in ends:
-            task.cancel()
         if self.die.is_set():
             connection.reset()
         elif self.finish.is_set():
@@ -134,16 +140,9 @@ class Lingering:
             await connection.asked()
             self.served.append(id(connection))
             await connection.send(CHUNKED + b"".join(map(chunk, self._chunks)))
-            ends = [asyncio.create_task(self.finish.wait()), asyncio.create_task(connection.reader.read(1))]
-            try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if ends[1].done():
-                    self.closed.release()
-                    return
-            finally:
-                for task in ends:
-                    task.cancel()
-                await asyncio.gather(*ends, return_exceptions=True)
+            if await first_of(connection.reader.read(1), self.finish.wait()) == 0:
+                self.closed.release()
+                return
             await connection.send(LAST_CHUNK)
 
 

@@ -44,7 +44,7 @@ class Fleet:
             text = long_text(2_500 if number % 3 == 1 else 60, f"build-{number}")
             self.messages += [call(number, "read_log"), result(number, text)]
             body = {"model": "m", "messages": self.messages}
-            answers.append(self.client.post(f"{self.base_url}/chat/completions", json=body))
+            answers.append(self.client.post(f"{self.base_url}/chat/completions", json=body).raise_for_status())
         return answers
 
     def shown(self):
@@ -100,7 +100,6 @@ def fleet(tmp_path, monkeypatch):
 async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_shared_state(fleet):
     """The window is not configured: a refusal teaches it to one replica, which shares it with the others."""
     started = fleet.turns(4)
-    assert {answer.status_code for answer in started} == {200}
     for replica in fleet.replicas[1:]:
         assert replica.process.poll() is None
 
@@ -108,11 +107,9 @@ async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_s
     os.killpg(fleet.replicas[0].process.pid, signal.SIGKILL)
     fleet.replicas[0].process.wait()
     without_a_replica = fleet.turns(4)
-    assert {answer.status_code for answer in without_a_replica} == {200}
 
     fleet.state.stop()
     without_state = fleet.turns(4)
-    assert {answer.status_code for answer in without_state} == {200}
     for replica in fleet.replicas[1:]:
         assert (await replica.logged(event="state_lost"))["reason"]
         ready = fleet.client.get(f"{replica.base_url.removesuffix('/v1')}/readyz")
@@ -122,7 +119,6 @@ async def test_a_conversation_is_unharmed_by_the_death_of_a_replica_and_of_the_s
     for replica in fleet.replicas[1:]:
         await replica.logged(event="state_found")
     again = fleet.turns(4)
-    assert {answer.status_code for answer in again} == {200}
     fleet.read_back()
 
     answers = [*started, *without_a_replica, *without_state, *again]

@@ -58,10 +58,6 @@ async def mode_of(proxy):
     return mode
 
 
-def write(config, text):
-    config.write_text(text)
-
-
 @pytest.fixture
 def config(tmp_path):
     file = tmp_path / "config.yaml"
@@ -76,7 +72,7 @@ async def test_a_stream_continues_while_the_next_request_has_the_new_settings(re
         client.ask(CHAT, BODY)
         assert (await client.head())[0] == 200
         await client.chunk()
-        write(config, "mode: observe\nserver: {port: 9, max_header_bytes: 9999, max_body_bytes: 2000}\n")
+        config.write_text("mode: observe\nserver: {port: 9, max_header_bytes: 9999, max_body_bytes: 2000}\n")
         found = await reload(proxy)
         assert (found["http"], found["status"]) == (200, "reloaded")
         assert found["restart_needed"] == ["server.max_header_bytes"], "the flag beats the file's port"
@@ -92,7 +88,7 @@ async def test_a_stream_continues_while_the_next_request_has_the_new_settings(re
 
 async def test_invalid_settings_and_those_that_cannot_work_change_nothing_and_are_reported(config, start, tmp_path):
     proxy = start("--config", str(config))
-    write(config, "mode: observe\nserver: {prot: 1}\nupstream: {api_key: sk canary}\n")
+    config.write_text("mode: observe\nserver: {prot: 1}\nupstream: {api_key: sk canary}\n")
     found = await reload_by_request(proxy)
     assert found["http"] == 422
     assert found["error"]["code"] == "settings_refused"
@@ -101,13 +97,13 @@ async def test_invalid_settings_and_those_that_cannot_work_change_nothing_and_ar
     assert await mode_of(proxy) == "on"
     reported = await proxy.logged(event="settings_not_reloaded")
     assert reported["problem"] == found["error"]["message"]
-    write(config, "mode: [\n")
+    config.write_text("mode: [\n")
     os.kill(proxy.process.pid, signal.SIGHUP)
     await until(lambda: proxy.log().count('"settings_not_reloaded"') == 2)
     assert await mode_of(proxy) == "on"
     assert "canary" not in proxy.log()
     (tmp_path / "file").touch()
-    write(config, f"mode: observe\nartifacts: {{folder: {tmp_path}/file}}\n")
+    config.write_text(f"mode: observe\nartifacts: {{folder: {tmp_path}/file}}\n")
     found = await reload_by_request(proxy)
     assert (found["http"], await mode_of(proxy)) == (422, "on")
     assert "nothing can be kept in" in found["error"]["message"]
@@ -118,7 +114,7 @@ async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue
     async with SocketServer(answering(WHOLE), proxy.upstream_port), operator(proxy) as client:
         assert (await reload_by_request(proxy))["status"] == "unchanged"
         for mode in ("on", "observe", "on"):
-            write(config, f"mode: '{mode}'\n")
+            config.write_text(f"mode: '{mode}'\n")
             await reload_by_request(proxy)
             assert (await client.post("/v1/chat/completions", content=BODY)).status_code == 200
         await until(lambda: proxy.log().count('"request_done"') == 3)  # a response leaves before it is counted
@@ -130,13 +126,13 @@ async def test_an_unchanged_reload_is_reported_and_counts_and_decisions_continue
 async def test_every_worker_reads_them_again_and_so_does_one_that_comes_later(config, start):
     proxy = start("--config", str(config), "--workers", "2")
     workers = await _two_workers(proxy)
-    write(config, "mode: observe\n")
+    config.write_text("mode: observe\n")
     assert (await reload_by_request(proxy))["workers"] == 2
     await _until(lambda modes: modes == {"observe"}, proxy)
     os.kill(min(workers), signal.SIGKILL)
     await _two_workers(proxy, without=min(workers))
     await _until(lambda modes: modes == {"observe"}, proxy)
-    write(config, "mode: maybe\n")
+    config.write_text("mode: maybe\n")
     os.kill(proxy.process.pid, signal.SIGHUP)
     await proxy.logged(event="settings_not_reloaded")
     assert {await mode_of(proxy) for _ in range(10)} == {"observe"}

@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def upstream(folder):
+def upstream():
     return model_server(WINDOW)
 
 
@@ -87,8 +87,7 @@ def sent(upstream):
 def alone(sent, upstream_port, folder):
     """Bodies that a single replica sends."""
     with running(folder / "alone", upstream_port=upstream_port, **SETTINGS) as proxy:
-        found: list[bytes] = sent([proxy.base_url])
-        return found
+        return sent([proxy.base_url])
 
 
 @pytest.fixture(scope="module")

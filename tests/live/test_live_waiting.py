@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import pytest
+from support.overflow_words import too_long
 from support.sdks import openai_python
 from support.upstream.sockets import CHUNKED, LAST_CHUNK, SocketServer, chunk
 from support.waiting import PATIENCE_SECONDS
@@ -14,17 +15,7 @@ MESSAGES: Any = [
     *({"role": role, "content": f"{role} says: " + "all is well. " * 200} for role in ("assistant", "user") * 10),
     {"role": "user", "content": "And now?"},
 ]
-REFUSAL = json.dumps(
-    {
-        "error": {
-            "message": "This model's maximum context length is 4096 tokens. However, your messages resulted in 9500 "
-            "tokens. Please reduce the length of the messages.",
-            "type": "invalid_request_error",
-            "param": "messages",
-            "code": "context_length_exceeded",
-        }
-    }
-).encode()
+REFUSAL = too_long(4096, 9500)
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Done."}, "finish_reason": "stop"}
 WHOLE = json.dumps({"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]}).encode()
 DELTA = {"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m"}

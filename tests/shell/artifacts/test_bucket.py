@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Callable
+from unittest.mock import Mock
 
 import obstore
 import pytest
@@ -87,21 +88,20 @@ async def test_what_one_replica_keeps_another_reads(open_bucket):
         await reader.find(SHORT.id, OTHER)
 
 
-async def test_what_is_there_is_not_written_again(open_bucket, monkeypatch):
+@pytest.mark.parametrize(
+    ("later_seconds", "is_written"),
+    [
+        pytest.param(0, False, id="what is there is not written again"),
+        pytest.param(2 * 3600, True, id="a use writes the note again as buckets have no other clock"),
+    ],
+)
+async def test_what_is_kept_once_more(open_bucket, monkeypatch, later_seconds, is_written):
     await store_in(open_bucket()).keep([SHORT], TENANT)
     written: list[str] = []
     monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
-    assert await store_in(open_bucket()).keep([SHORT], TENANT) == frozenset()
-    assert written == []
-
-
-async def test_a_use_writes_the_note_again_as_buckets_have_no_other_clock(open_bucket, monkeypatch):
-    await store_in(open_bucket()).keep([SHORT], TENANT)
-    written: list[str] = []
-    monkeypatch.setattr(Bucket, "put", lambda _, key, content: written.append(key))
-    later = time.time() + 2 * 3600
+    later = time.time() + later_seconds
     assert await store_in(open_bucket(), clock=lambda: later).keep([SHORT], TENANT) == frozenset()
-    assert written == [metadata_key(SHORT.id, TENANT)]
+    assert written == [metadata_key(SHORT.id, TENANT)] * is_written
 
 
 def test_what_is_old_or_too_much_is_swept_and_strangers_stay(open_bucket):
@@ -133,36 +133,30 @@ SILENT = GenericError("HTTP error: error sending request: HttpError {\n    kind:
 DENIED = GenericError("status code: 403 Forbidden: SECRET")
 
 
-def raising(error, calls=None):
-    def fail(*given, **_):
-        if calls is not None:
-            calls.append(given)
-        raise error
-
-    return fail
-
-
-def broken(monkeypatch, error, calls=None):
-    for call in ("put", "get", "get_range", "head", "delete", "list"):
-        monkeypatch.setattr(obstore, call, raising(error, calls))
+def broken(monkeypatch, error, *calls):
+    """Have these calls fail, or all."""
+    failing = Mock(side_effect=error)
+    for call in calls or ("put", "get", "get_range", "head", "delete", "list"):
+        monkeypatch.setattr(obstore, call, failing)
+    return failing
 
 
 @pytest.mark.parametrize(
     ("error", "reason"), [(SILENT, "no answer in time"), (NOT_THERE, "no connection: Connection refused")]
 )
 def test_after_a_call_without_a_response_all_next_calls_fail_at_once(monkeypatch, error, reason):
-    bucket, calls, now = Bucket("memory://"), [], 0.0
+    bucket, now = Bucket("memory://"), 0.0
     bucket.cooldown = Cooldown(lambda: now)
-    broken(monkeypatch, error, calls)
+    failing = broken(monkeypatch, error)
     for call in (lambda: bucket.stat("a"), lambda: bucket.put("a", b""), lambda: list(bucket.listed())):
         with pytest.raises(NoAnswer) as raised:
             call()
         assert reason_of(raised.value) == reason
-    assert len(calls) == 1
+    assert failing.call_count == 1
     now += COOLDOWN_SECONDS
     with pytest.raises(NoAnswer):
         bucket.get("a")
-    assert len(calls) == 2
+    assert failing.call_count == 2
 
 
 @pytest.mark.parametrize(
@@ -183,14 +177,14 @@ def test_a_bucket_is_left_alone_that_has_not_answered(monkeypatch, error, size, 
 
 
 def test_a_bucket_that_responds_again_is_used_again_at_once(monkeypatch):
-    bucket, calls = Bucket("memory://"), []
+    bucket = Bucket("memory://")
     with monkeypatch.context() as patched:
-        broken(patched, SILENT, calls)
+        failing = broken(patched, SILENT)
         with pytest.raises(NoAnswer):
             bucket.stat("a")
         bucket.probe()
         bucket.probe()
-    assert (len(calls), bucket.cooldown.why) == (3, "no answer in time")
+    assert (failing.call_count, bucket.cooldown.why) == (3, "no answer in time")
     bucket.probe()
     assert bucket.cooldown.why is None
 
@@ -201,7 +195,7 @@ def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refu
 ):
     bucket = Bucket("memory://")
     bucket.cooldown.begin()
-    monkeypatch.setattr(obstore, "put", raising(error))
+    broken(monkeypatch, error, "put")
     bucket.probe()
     assert (bucket.cooldown.why is None) is is_used
 
@@ -213,9 +207,10 @@ async def test_a_bucket_is_probed_during_its_cooldown_only(tmp_path, monkeypatch
     looking = asyncio.create_task(look_after(tmp_path, Tenants.of_folder(tmp_path), bucket))
     await until(lambda: bucket.cooldown.why is None)
     looks = list[float]()
-    monkeypatch.setattr(obstore, "put", raising(AssertionError("a bucket that is well is not asked")))
+    asked = broken(monkeypatch, SILENT, "put")
     monkeypatch.setattr(Tenants, "keep_secret", lambda _: looks.append(0))
     await until(lambda: len(looks) > 2)
+    assert not asked.called, "a bucket that is well"
     assert not looking.done()
     looking.cancel()
 
@@ -278,7 +273,7 @@ CALLS: dict[str, Callable[[Bucket], object]] = {
 
 @pytest.mark.parametrize("call", CALLS)
 def test_what_the_library_raises_is_trouble_of_the_store(call, monkeypatch):
-    monkeypatch.setattr(obstore, call, raising(GenericError("status code: 503 Service Unavailable: SECRET")))
+    broken(monkeypatch, GenericError("status code: 503 Service Unavailable: SECRET"), call)
     with pytest.raises(TROUBLE) as raised:
         CALLS[call](Bucket("memory://"))
     assert reason_of(raised.value) == "GenericError (503 Service Unavailable)"

@@ -45,13 +45,8 @@ def test_what_became_of_an_address_has_a_key_that_holds_no_address(digest, tenan
 @pytest.mark.parametrize(
     ("name", "tenant"),
     [
-        ("../../etc/passwd", "5eed"),
-        (f"{NAME}/..", "5eed"),
-        (NAME, ""),
-        (NAME, "../5eed"),
-        (NAME, "a" * 65),
-        (f"{NAME}\n", "5eed"),
-        ("", "5eed"),
+        *((name, "5eed") for name in ("../../etc/passwd", f"{NAME}/..", f"{NAME}\n", "")),
+        *((NAME, tenant) for tenant in ("", "../5eed", "a" * 65)),
     ],
 )
 def test_nothing_but_the_name_of_an_artifact_and_a_tenant_makes_a_key(name, tenant):

@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import structlog
@@ -109,17 +110,9 @@ async def test_reading_is_a_use(reader, folder):
 
 
 async def test_a_store_that_cannot_be_written_is_read(reader, monkeypatch):
-    def fail(*_):
-        raise OSError("full")
-
-    monkeypatch.setattr(PrivateFolder, "put", fail)
+    monkeypatch.setattr(PrivateFolder, "put", Mock(side_effect=OSError("full")))
     monkeypatch.setattr("proxy.shell.artifacts.reader.TOUCH_SECONDS", 0)
     assert await reader.find(SHORT.id, TENANT)
-
-
-async def test_an_index_is_kept_for_long_texts_only(reader, folder):
-    assert Path(folder.place_of(index_key(LONG.id))).is_file()
-    assert not Path(folder.place_of(index_key(SHORT.id))).exists()
 
 
 OF_ANOTHER = b'{"size":1,"feeds":%b,"closed":true}' % str([1] * len(LineIndex.of_text(LONG.content).feeds)).encode()
@@ -228,10 +221,7 @@ async def test_a_store_that_hangs_is_left_alone_for_a_while(folder, monkeypatch)
 
 
 async def test_a_store_that_fails_is_unavailable_and_says_why_without_its_words(reader, monkeypatch):
-    def fail(*_):
-        raise PermissionError(13, "SECRET")
-
-    monkeypatch.setattr(PrivateFolder, "get", fail)
+    monkeypatch.setattr(PrivateFolder, "get", Mock(side_effect=PermissionError(13, "SECRET")))
     with pytest.raises(ArtifactStoreUnavailable, match=r"cannot be read: Permission denied$"):
         await reader.find(SHORT.id, TENANT)
 

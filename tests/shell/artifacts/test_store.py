@@ -7,6 +7,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -305,10 +306,8 @@ async def test_a_bucket_is_not_sent_so_much_for_a_trial(monkeypatch):
 
 
 async def test_the_log_gives_the_reason_once_a_minute_and_no_more(folder, monkeypatch):
-    def fail(*_):
-        raise OSError("Unable to copy SECRET: No space left (os error 28)")
-
-    monkeypatch.setattr(PrivateFolder, "put", fail)
+    full = OSError("Unable to copy SECRET: No space left (os error 28)")
+    monkeypatch.setattr(PrivateFolder, "put", Mock(side_effect=full))
     clock = Clock(time.time())
     store = opened(folder, clock)
     with capture_logs() as logs:

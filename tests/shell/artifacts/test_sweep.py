@@ -5,6 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -62,14 +63,6 @@ def test_what_was_not_used_for_longer_than_its_time_goes_with_its_note(tmp_path,
     assert astuple(swept) == (1, 2 * BLOCK, 1, 2 * BLOCK)
     assert names(tmp_path) == {young.id}
     assert notes(tmp_path) == {f"{young.id}.{TENANT}.json"}
-
-
-def test_past_the_quota_the_least_recently_used_go_first(tmp_path, now):
-    kept = [stored(tmp_path, n, idle_seconds=(5 + (n * 7) % 10) * HOUR, now=now, size=8000) for n in range(10)]
-    by_use = sorted(range(10), key=lambda n: (n * 7) % 10)
-    swept = swept_folder(tmp_path, now, retention_seconds=WEEK, max_bytes=4 * 3 * BLOCK + 1)
-    assert (swept.removed, swept.kept, swept.kept_bytes) == (6, 4, 4 * 3 * BLOCK)
-    assert names(tmp_path) == {kept[n].id for n in by_use[:4]}
 
 
 def test_what_may_have_been_used_within_the_hour_goes_last_and_never_for_its_age(tmp_path, now):
@@ -212,16 +205,19 @@ def test_content_goes_before_its_note_so_that_a_crash_leaves_nothing_unaccounted
 )
 def test_what_is_left_is_recent_and_small_enough(tmp_path_factory, ages, max_blocks):
     folder, now = tmp_path_factory.mktemp("swept"), time.time()
-    idle = {
-        stored(folder, n, idle_seconds=hours * HOUR + n, now=now, size=size).id: hours * HOUR + n
-        for n, (hours, size) in enumerate(ages)
-    }
+    idle, blocks = {}, {}
+    for n, (hours, size) in enumerate(ages):
+        name = stored(folder, n, idle_seconds=hours * HOUR + n, now=now, size=size).id
+        idle[name], blocks[name] = hours * HOUR + n, -(-size // BLOCK) + 1
     swept = swept_folder(folder, now, retention_seconds=WEEK, max_bytes=max_blocks * BLOCK)
     left = names(folder)
     assert all(idle[name] <= WEEK for name in left)
-    assert swept.kept_bytes <= max_blocks * BLOCK
-    gone_early = [idle[name] for name in idle.keys() - left if idle[name] <= WEEK]
-    assert not gone_early or min(gone_early) > max((idle[name] for name in left), default=-1)
+    assert swept.kept_bytes == sum(blocks[name] for name in left) * BLOCK <= max_blocks * BLOCK
+    gone_early = {idle[name]: blocks[name] for name in idle.keys() - left if idle[name] <= WEEK}
+    if gone_early:
+        last = min(gone_early)
+        assert last > max((idle[name] for name in left), default=-1)
+        assert swept.kept_bytes > (max_blocks - gone_early[last]) * BLOCK, "no more goes than must"
     assert (swept.kept, swept.removed) == (len(left), len(idle) - len(left))
 
 
@@ -293,10 +289,7 @@ async def test_a_folder_that_is_not_there_is_not_made_by_sweeping(tmp_path, now,
 async def test_trouble_while_sweeping_is_logged_and_sweeping_continues(tmp_path, now, monkeypatch):
     stored(tmp_path, 1, idle_seconds=2 * WEEK, now=now)
 
-    def fail(*_):
-        raise OSError(errno.EIO, "x")
-
-    monkeypatch.setattr(PrivateFolder, "stat", fail)
+    monkeypatch.setattr(PrivateFolder, "stat", Mock(side_effect=OSError(errno.EIO, "x")))
     (line,) = await swept_once(tmp_path, lambda: now, monkeypatch)
     assert (line["event"], line["during"], line["reason"]) == ("artifact_store_failed", "sweep", "Input/output error")
 

@@ -445,13 +445,10 @@ async def test_a_server_that_takes_no_connection_is_reported_and_another_of_its_
         await fetcher.aclose()
 
 
-def trusting():
-    return ssl.create_default_context(cafile=str(CERTIFICATE))
-
-
 async def test_over_tls_the_name_is_sent_its_certificate_checked_and_its_connection_serves_no_other_name():
     names = Names(pictures_example=[OPEN], other_example=[OPEN])
-    async with serving(OPEN, tls=True) as server, fetching(server, names=names, tls=trusting()) as fetcher:
+    trusting = ssl.create_default_context(cafile=str(CERTIFICATE))
+    async with serving(OPEN, tls=True) as server, fetching(server, names=names, tls=trusting) as fetcher:
         server.answers["/a"] = answer(PNG, connection="keep-alive")
         assert isinstance(await fetcher.fetch(f"https://pictures.example:{server.port}/a"), Fetched)
         assert server.names == ["pictures.example"]

@@ -2,6 +2,7 @@ import asyncio
 import os
 import threading
 import time
+from unittest.mock import AsyncMock
 
 import pytest
 from structlog.testing import capture_logs
@@ -18,6 +19,8 @@ from proxy.wire.chat_completions import CHAT_COMPLETIONS
 TENANT, OTHER = "5eed" * 8, "beef" * 8
 PNG = png()
 MAX_BYTES = 10_000
+TEXT = Artifact(b"text", "bash")
+HELD = Reference(f"artifact:{TEXT.id}", Origin.ARTIFACT)
 
 
 def remote(name):
@@ -127,43 +130,36 @@ async def test_what_cannot_be_kept_stays_as_it_came(folder):
 
 
 async def test_with_downloads_off_only_artifacts_are_looked_up(folder):
-    artifact = Artifact(b"text", "bash")
     here = House(folder, None)
-    await here.store.keep([artifact], TENANT)
-    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    await here.store.keep([TEXT], TENANT)
     with capture_logs() as lines:
-        assert await here.of(remote("a"), held) == [None, Fetched(b"text", "text/plain", artifact.id)]
+        assert await here.of(remote("a"), HELD) == [None, Fetched(b"text", "text/plain", TEXT.id)]
     assert lines == []
 
 
 async def test_an_artifact_of_another_tenant_or_none_at_all_stays_as_it_is(folder):
-    artifact = Artifact(b"text", "bash")
     here = House(folder, None)
-    await here.store.keep([artifact], TENANT)
-    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
+    await here.store.keep([TEXT], TENANT)
     gone = Reference("artifact:tool_bash_0123456789abcdef.txt", Origin.ARTIFACT)
-    assert await here.of(held, gone, tenant=OTHER) == [None, None]
+    assert await here.of(HELD, gone, tenant=OTHER) == [None, None]
     assert await here.of(gone) == [None]
 
 
 async def test_an_artifact_that_was_missing_once_stays_missing_for_those_who_named_it(folder):
-    artifact = Artifact(b"text", "bash")
-    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
     here = House(folder, None)
     await here.store.keep([Artifact(b"another", "bash")], TENANT)
-    assert await here.of(held) == [None]
-    await here.store.keep([artifact], TENANT)
-    await here.store.keep([artifact], OTHER)
-    assert await here.of(held) == [None]
-    assert await House(folder, None).of(held) == [None], "after a restart, and on another worker"
-    assert await here.of(held, tenant=OTHER) != [None]
+    assert await here.of(HELD) == [None]
+    await here.store.keep([TEXT], TENANT)
+    await here.store.keep([TEXT], OTHER)
+    assert await here.of(HELD) == [None]
+    assert await House(folder, None).of(HELD) == [None], "after a restart, and on another worker"
+    assert await here.of(HELD, tenant=OTHER) != [None]
 
 
 async def test_an_artifact_that_is_too_large_stays_as_it_is(folder):
-    artifact = Artifact(bytes(MAX_BYTES + 1), "bash", "bin")
-    here = House(folder, None)
-    await here.store.keep([artifact], TENANT)
-    assert await here.of(Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)) == [None]
+    here = House(folder, None, max_bytes=3)
+    await here.store.keep([TEXT], TENANT)
+    assert await here.of(HELD) == [None]
 
 
 async def test_two_requests_for_the_same_image_share_one_download(folder):
@@ -200,25 +196,19 @@ async def test_a_defect_costs_no_request(folder):
 
 
 async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(folder, monkeypatch):
-    artifact = Artifact(b"text", "bash")
     now = 0.0
     web = Web(a=fetched())
     here = House(folder, web, clock=lambda: now)
-    await here.store.keep([artifact], TENANT)
-    held = Reference(f"artifact:{artifact.id}", Origin.ARTIFACT)
-    lookups: list[str] = []
-
-    async def no_answer(name, tenant):
-        lookups.append(name)
-        raise ArtifactStoreUnavailable("the store of the artifacts gives no answer")
-
+    await here.store.keep([TEXT], TENANT)
+    no_answer = AsyncMock(side_effect=ArtifactStoreUnavailable("the store of the artifacts gives no answer"))
     with monkeypatch.context() as patched:
         patched.setattr(here.reader, "find", no_answer)
-        assert await here.of(held) == [None]
-        assert await here.of(held, remote("a")) == [None, None]
-    assert (lookups, web.downloads) == ([artifact.id], [])
+        assert await here.of(HELD) == [None]
+        assert await here.of(HELD, remote("a")) == [None, None]
+    no_answer.assert_awaited_once_with(TEXT.id, TENANT)
+    assert web.downloads == []
     now += COOLDOWN_SECONDS
-    assert await here.of(held, remote("a")) == [Fetched(b"text", "text/plain", artifact.id), fetched()]
+    assert await here.of(HELD, remote("a")) == [Fetched(b"text", "text/plain", TEXT.id), fetched()]
 
 
 async def test_an_image_whose_store_gives_no_answer_is_not_downloaded_anew(folder, monkeypatch):
