@@ -20,9 +20,7 @@ HOSTILE = Artifact(b"red: \x1b[31m\x07 \xe2\x80\xae \xff\n", "sh")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    for name in ("UPSTREAM", "OPENAI_API_KEY", "TOOL_OUTPUT_DIR"):
-        monkeypatch.delenv(name, raising=False)
+def folder(tmp_path):
     folder = PrivateFolder(tmp_path / "data" / "tool-output")
     store = ArtifactStore(folder, retention_days=7, max_bytes=2**30)
     for tenant, artifact in (("anna", LOG), ("ben", LOG), ("ben", LISTING), ("anna", HOSTILE)):

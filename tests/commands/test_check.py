@@ -1,16 +1,6 @@
-import os
-
 import pytest
 
 from proxy.__main__ import main
-from proxy.config import ENV_ALIASES
-
-
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
-    for name in list(os.environ):
-        if name.upper().startswith("CONTEXT_PROXY_") or name in ENV_ALIASES:
-            monkeypatch.delenv(name)
 
 
 def test_valid_settings_are_confirmed_in_one_line(tmp_path, capsys):

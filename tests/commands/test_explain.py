@@ -33,8 +33,6 @@ def conversation(exchanges=150, lines=60):
 @pytest.fixture
 def explain(tmp_path, monkeypatch, capsys):
     """Runs the command over a request: status, output, errors; the folder that it may not touch is looked at."""
-    for name in ("UPSTREAM", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
     folder = tmp_path / "untouched"
 
     def run(request, *flags, window=32000, by_stdin=False, upstream="http://127.0.0.1:9/v1"):

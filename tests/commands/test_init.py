@@ -2,15 +2,12 @@ import pytest
 from support.upstream import listening, model_server
 
 from proxy.commands import init as command
-from proxy.commands.agents import API_OF
 from proxy.commands.init import init
 from proxy.config import Settings, load
 
 
 @pytest.fixture(autouse=True)
-def _no_variables(monkeypatch):
-    for name in (*API_OF, "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "UPSTREAM"):
-        monkeypatch.delenv(name, raising=False)
+def _no_servers(monkeypatch):
     monkeypatch.setattr("proxy.commands.init.LOCAL_SERVERS", {1: "nobody"})
 
 

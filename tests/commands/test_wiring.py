@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from proxy.commands.agents import AGENTS, API_OF, SettingsFile, agent_in, agent_named
+from proxy.commands.agents import AGENTS, SettingsFile, agent_in, agent_named
 from proxy.commands.wiring import NoUpstream, changed_settings, env, upstream_of, wiring_of
 from proxy.config import Settings
 
@@ -17,12 +17,6 @@ def settings(folder, **stated):
 def lines(capsys, name, folder, form="posix", off=False):
     assert env(name, settings(folder), form, off=off) == 0
     return capsys.readouterr().out
-
-
-@pytest.fixture(autouse=True)
-def _no_variables(monkeypatch):
-    for name in (*API_OF, "ENABLE_TOOL_SEARCH", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize(

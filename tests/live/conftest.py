@@ -1,7 +1,5 @@
 """Proxies on real sockets, and clients that write and read bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools
@@ -9,11 +7,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.live_proxy import Proxy, Start, running
+from support.live_proxy import running
 from support.upstream.sockets import OK, Request, SocketServer, answering
 from support.waiting import PATIENCE_SECONDS
 
@@ -21,7 +18,7 @@ from tools.ports import held_port
 
 
 @pytest.fixture(scope="package")
-def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+def proxy(tmp_path_factory):
     """One proxy for all tests here that leave it as they found it; it ends before those of other folders begin, as it
     takes 55 MB."""
     with running(
@@ -34,7 +31,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path):
     """Starts a proxy with flags and settings of the test's own, in a folder of its own; several may start at once."""
     with contextlib.ExitStack() as stack:
         numbers = itertools.count()
@@ -44,7 +41,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port():
     """For a server that begins to listen after its clients know where."""
     with held_port() as found:
         yield found
@@ -53,18 +50,18 @@ def port() -> Iterator[int]:
 class Client:
     """A client that writes and reads bytes."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader, writer):
         self.reader = reader
         self.writer = writer
 
-    def ask(self, line: str, body: bytes | None = None, *headers: str) -> None:
+    def ask(self, line, body=None, *headers):
         """Write a request; a body brings its length."""
         lines = [f"{line} HTTP/1.1", "host: localhost", *headers]
         if body is not None:
             lines.append(f"content-length: {len(body)}")
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + (body or b""))
 
-    async def head(self) -> tuple[int, list[tuple[bytes, bytes]]]:
+    async def head(self):
         """Status and headers of an answer."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             head = await self.reader.readuntil(b"\r\n\r\n")
@@ -72,13 +69,13 @@ class Client:
         pairs = [header.split(b": ", 1) for header in rest]
         return int(line.split(b" ")[1]), [(name.lower(), value) for name, value in pairs]
 
-    async def chunk(self) -> bytes:
+    async def chunk(self):
         """One chunk of a chunked body; empty at its end."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             size = int(await self.reader.readuntil(b"\r\n"), 16)
             return (await self.reader.readexactly(size + 2))[:-2]
 
-    async def answer(self) -> tuple[int, dict[bytes, bytes], bytes]:
+    async def answer(self):
         """A whole answer. Raises IncompleteReadError when it breaks off."""
         status, pairs = await self.head()
         headers, body = dict(pairs), b""
@@ -92,7 +89,7 @@ class Client:
 
 
 @contextlib.asynccontextmanager
-async def connected(proxy: Proxy) -> AsyncIterator[Client]:
+async def connected(proxy):
     reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port, limit=1 << 22)
     try:
         yield Client(reader, writer)
@@ -104,19 +101,19 @@ async def connected(proxy: Proxy) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-async def client(proxy: Proxy) -> AsyncIterator[Client]:
+async def client(proxy):
     async with connected(proxy) as found:
         yield found
 
 
 @pytest.fixture
-def connect() -> Callable[[Proxy], contextlib.AbstractAsyncContextManager[Client]]:
+def connect():
     """For more than one client, or another proxy."""
     return connected
 
 
 @pytest.fixture
-async def seen(proxy: Proxy) -> AsyncIterator[list[Request]]:
+async def seen(proxy):
     """What comes to an upstream that answers everything with OK."""
     found: list[Request] = []
     async with SocketServer(answering(OK, seen=found), proxy.upstream_port):
@@ -127,7 +124,7 @@ NODE = Path(__file__).parent / "node"
 
 
 @pytest.fixture(scope="session")
-def node() -> Callable[..., str]:
+def node():
     """Runs a script with the npm package `openai`, which is kept between runs in the user's cache; what it prints."""
     npm = shutil.which("npm")
     if shutil.which("node") is None or npm is None:
@@ -141,10 +138,10 @@ def node() -> Callable[..., str]:
     for name in ("package.json", "client.mjs", "reading.mjs"):
         shutil.copy(NODE / name, folder)
 
-    def run(*command: str) -> subprocess.CompletedProcess[str]:
+    def run(*command):
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
 
-    def printed(*words: str) -> str:
+    def printed(*words):
         ran = run("node", *words)
         assert ran.stderr == ""
         return ran.stdout

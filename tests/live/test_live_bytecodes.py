@@ -17,7 +17,7 @@ from typing import Final
 
 import pytest
 from support.upstream.sockets import CHUNKED, LAST_CHUNK, chunk, listening
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 from tools.ports import held_port
 
@@ -93,7 +93,9 @@ class Counted:
         with (folder / "log").open("wb") as log:
             program = [sys.executable, str(PROGRAM), str(self._result), *arguments]
             self.process = subprocess.Popen(program, stdout=log, stderr=log, cwd=folder)
-        self._client = connected(port)
+        self._client = socket.socket()
+        wait_until(lambda: self._client.connect_ex(("127.0.0.1", port)) == 0)
+        self._client.settimeout(PATIENCE_SECONDS)
         self._replies = self._client.makefile("rb")
         self._number = 0
 
@@ -109,20 +111,15 @@ class Counted:
 
     def _batch(self, kind):
         self.process.send_signal(signal.SIGUSR1)
-        self._wait_for("begun")
+        wait_until(lambda: self._told() == "begun")
         self._ask(kind, REQUESTS)
         time.sleep(0.05)  # the end of the last request, whose client has all of it
         self.process.send_signal(signal.SIGUSR2)
-        return self._wait_for("") / REQUESTS
+        wait_until(lambda: self._told().isdigit())
+        return int(self._told()) / REQUESTS
 
-    def _wait_for(self, word):
-        end = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < end:
-            text = self._result.read_text() if self._result.exists() else ""
-            if text == word or (not word and text.isdigit()):
-                return int(text or 0) if text.isdigit() else 0
-            time.sleep(0.005)
-        raise AssertionError("the proxy does not count")
+    def _told(self):
+        return self._result.read_text() if self._result.exists() else ""
 
     def _ask(self, kind, count):
         for _ in range(count):
@@ -149,19 +146,6 @@ class Counted:
             assert line, "the proxy has ended"
             lines.append(line)
         return lines
-
-
-def connected(port):
-    end = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            found = socket.create_connection(("127.0.0.1", port))
-        except OSError:
-            assert time.monotonic() < end, "the proxy does not listen"
-            time.sleep(0.1)
-        else:
-            found.settimeout(PATIENCE_SECONDS)
-            return found
 
 
 @pytest.fixture(scope="module")

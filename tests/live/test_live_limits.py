@@ -166,12 +166,6 @@ async def test_an_upgrade_is_not_offered_and_the_request_is_served(line, protoco
     assert not names & {b"upgrade", b"http2-settings"}
 
 
-async def test_dots_within_a_name_are_the_upstreams_to_judge(client, seen):
-    client.ask("POST /v1/files/..a/v1.5../.x", BODY)
-    assert (await client.answer())[0] == 200
-    assert [request.line for request in posted(seen)] == [b"POST /v1/files/..a/v1.5../.x HTTP/1.1"]
-
-
 async def test_a_request_that_comes_back_is_a_508_at_once(proxy, connect):
     """The upstream is a balancer that leads back to the proxy."""
     came: list[bytes] = []

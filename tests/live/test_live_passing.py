@@ -227,14 +227,6 @@ async def test_a_broken_body_is_a_400(encoding, packed, client):
     assert (await client.answer())[0] == 400
 
 
-async def test_other_paths_pass_with_their_method_query_and_escapes(client, seen):
-    lines = ["DELETE /v1/files/a%2Fb?x=1&x=2", "PATCH /v1/x//y?q=a+b%20c", "GET /v1/batches?after=%7B"]
-    for line in lines:
-        client.ask(line)
-        assert (await client.answer())[2] == b'{"ok": true}'
-    assert [request.line.decode() for request in seen] == [f"{line} HTTP/1.1" for line in lines]
-
-
 async def test_head_keeps_the_length_and_has_no_body(proxy, client):
     async with upstream(proxy, answering(b"HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n", OK)):
         client.ask("HEAD /v1/files/x")

@@ -175,16 +175,11 @@ def _workers_of(pid):
 def _stopped(pid):
     os.kill(pid, signal.SIGSTOP)
     try:
-        # The signal is on its way when `kill` returns, and the process might take one more connection.
-        wait_until(lambda: _state_of(pid) == "T")
+        # The signal is on its way when `kill` returns, and the process might take one more connection. T: stopped.
+        wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         yield
     finally:
         os.kill(pid, signal.SIGCONT)
-
-
-def _state_of(pid):
-    """A letter; T: stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @contextlib.contextmanager
@@ -195,31 +190,26 @@ def nginx_before(ports, folder, *, sticky=False):
     if nginx is None:
         pytest.skip("nginx is not installed")
     with held_port() as port:
-        (folder / "nginx.conf").write_text(_nginx_conf(port, ports, folder, sticky))
+        text = (ROOT / "deploy" / "nginx.conf").read_text()
+        text = re.sub(r"replica-(\d):8787", lambda found: f"127.0.0.1:{ports[int(found[1]) - 1]}", text)
+        text = text.replace("listen 8780", f"listen 127.0.0.1:{port}")
+        text = text.replace("worker_processes auto", "worker_processes 1")
+        if sticky:
+            text = text.replace("# hash ", "hash ")
+        kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
+        text = text.replace("http {", f"http {{ access_log off; {places}")
+        (folder / "nginx.conf").write_text(f"daemon off; pid {folder}/nginx.pid; error_log stderr;\n{text}")
+
+        def accepts():
+            with socket.socket() as tried:
+                return tried.connect_ex(("127.0.0.1", port)) == 0
+
         process = subprocess.Popen([nginx, "-p", str(folder), "-e", "stderr", "-c", "nginx.conf"])
         try:
-            wait_until(lambda: _accepts(port) or process.poll() is not None)
+            wait_until(lambda: accepts() or process.poll() is not None)
             assert process.poll() is None, "nginx did not start"
             yield f"http://127.0.0.1:{port}/v1"
         finally:
             process.terminate()
             process.wait(PATIENCE_SECONDS)
-
-
-def _accepts(port):
-    with socket.socket() as tried:
-        return tried.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _nginx_conf(port, ports, folder, sticky):
-    text = (ROOT / "deploy" / "nginx.conf").read_text()
-    text = re.sub(r"replica-(\d):8787", lambda found: f"127.0.0.1:{ports[int(found[1]) - 1]}", text)
-    text = text.replace("listen 8780", f"listen 127.0.0.1:{port}").replace(
-        "worker_processes auto", "worker_processes 1"
-    )
-    if sticky:
-        text = text.replace("# hash ", "hash ")
-    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    places = "".join(f"{kind}_temp_path {folder}/{kind};" for kind in kinds)
-    text = text.replace("http {", f"http {{ access_log off; {places}")
-    return f"daemon off; pid {folder}/nginx.pid; error_log stderr;\n{text}"

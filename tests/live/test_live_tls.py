@@ -18,14 +18,17 @@ EVENTS = [b'data: {"n": %d, "choices": [{"delta": {"content": "%s"}}]}\n\n' % (n
 END = b"data: [DONE]\n\n"
 
 
-def server_side():
+@pytest.fixture
+def tls(monkeypatch):
+    """What a server has whose certificate the proxy trusts."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(CERTIFICATE)
     return context
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(scheme, start, connect, monkeypatch):
+async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(scheme, start, connect, tls):
     arrived: list[bytes] = []
 
     async def script(connection):
@@ -35,8 +38,7 @@ async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(scheme, s
 
     messages = [{"role": "user", "content": f"{turn} " * (300_000 if not turn else 20_000)} for turn in range(6)]
     bodies = [json.dumps({"model": "m", "messages": messages[: turn + 1]}).encode() for turn in range(len(messages))]
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    async with SocketServer(script, tls=server_side() if scheme == "https" else None) as upstream:
+    async with SocketServer(script, tls=tls if scheme == "https" else None) as upstream:
         proxy = start("--upstream", f"{scheme}://127.0.0.1:{upstream.port}/v1")
         async with connect(proxy) as client:
             for body in bodies:
@@ -46,7 +48,7 @@ async def test_each_turn_of_a_long_conversation_arrives_as_it_was_sent(scheme, s
 
 
 @pytest.mark.parametrize("is_lumped", [False, True])
-async def test_streams_pass_event_by_event_and_their_connection_is_used_again(is_lumped, start, connect, monkeypatch):
+async def test_streams_pass_event_by_event_and_their_connection_is_used_again(is_lumped, start, connect, tls):
     told_so_far: asyncio.Queue[int] = asyncio.Queue()
     answered: list[int] = []
 
@@ -64,8 +66,7 @@ async def test_streams_pass_event_by_event_and_their_connection_is_used_again(is
                         pass  # the first event is the role alone, which waits for words
             await connection.send(chunk(END) + LAST_CHUNK)
 
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
-    async with SocketServer(script, tls=server_side()) as upstream:
+    async with SocketServer(script, tls=tls) as upstream:
         proxy = start("--upstream", f"https://127.0.0.1:{upstream.port}/v1")
         async with connect(proxy) as client:
             for _ in range(3):

@@ -127,23 +127,18 @@ async def test_an_index_that_is_missing_or_broken_is_made_again(reader, folder, 
     assert place.read_bytes() == good
 
 
-async def test_a_page_of_a_long_text_reads_a_block_and_a_page(reader, monkeypatch):
-    seen: list[int] = []
-    real = PrivateFolder.get_range
-
-    def get_range(folder, key, start, stop):
-        seen.append(stop - start)
-        return real(folder, key, start, stop)
-
-    monkeypatch.setattr(PrivateFolder, "get_range", get_range)
+async def test_a_page_of_a_long_text_reads_a_block_and_a_page(reader, folder, monkeypatch):
+    reads = Mock(wraps=folder.get_range)
+    monkeypatch.setattr(folder, "get_range", reads)
     header, rest = await page(reader, LONG, lines="40000-40001")
     assert header == (
         f"Text: [context-proxy: lines 40000-40001 of 60000 of {LONG.id}, 52 of {len(LONG.content):,} bytes; "
         "go on with lines=40002-40003]"
     )
     assert rest == "line 40000 of a long text\nline 40001 of a long text\n"
-    assert len(seen) == 1
-    assert seen[0] < 2 * BLOCK_BYTES
+    reads.assert_called_once()
+    _, start, stop = reads.call_args.args
+    assert stop - start < 2 * BLOCK_BYTES
 
 
 async def test_pages_put_together_are_the_text(reader):

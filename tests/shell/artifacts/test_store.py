@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import msgspec
 import pytest
@@ -45,17 +45,10 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def puts(monkeypatch):
-    """Files written to the folder."""
-    seen: list[str] = []
-    real = PrivateFolder.put
-
-    def put(self, key, content):
-        seen.append(key)
-        real(self, key, content)
-
-    monkeypatch.setattr(PrivateFolder, "put", put)
-    return seen
+def puts():
+    """Calls that write a file to the folder."""
+    with patch.object(PrivateFolder, "put", autospec=True, side_effect=PrivateFolder.put) as put:
+        yield put
 
 
 @pytest.fixture
@@ -116,10 +109,10 @@ async def test_what_is_new_is_written_and_logged_once(folder, puts):
     with capture_logs() as logs:
         for _ in range(3):
             await store.keep([LOG, LOG], TENANT)
-        assert len(puts) == 2  # the note and the content
+        assert puts.call_count == 2  # the note and the content
         (folder / LOG.id).unlink()
         await store.keep([LOG], TENANT)
-        assert LOG.id in puts[2:]
+        assert puts.call_count > 2
     (line,) = logs
     assert (line["event"], line["artifact"], line["bytes"]) == ("artifact_saved", LOG.id, 5000)
     assert (line["log_level"], line["tool"]) == ("info", "run_shell_command")
@@ -127,10 +120,10 @@ async def test_what_is_new_is_written_and_logged_once(folder, puts):
 
 async def test_what_another_worker_kept_is_not_written_again(folder, puts):
     await opened(folder).keep([LOG], TENANT)
-    puts.clear()
+    puts.reset_mock()
     with capture_logs() as logs:
         assert await opened(folder).keep([LOG], TENANT) == frozenset()
-    assert puts == []
+    puts.assert_not_called()
     assert logs == []
 
 
@@ -190,16 +183,16 @@ async def test_use_is_noted_at_most_once_an_hour_and_the_note_stays_the_same(fol
     await store.keep([LOG], TENANT)
     note = note_of(folder, LOG)
     first = note.read_bytes()
-    puts.clear()
+    puts.reset_mock()
     long_ago = clock.now - 100
     os.utime(note, (long_ago, long_ago))
     clock.now += 3590
     await store.keep([LOG], TENANT)
-    assert puts == []
+    puts.assert_not_called()
     clock.now += 20
     for _ in range(3):
         await store.keep([LOG], TENANT)
-    assert len(puts) == 1
+    puts.assert_called_once()
     assert note.stat().st_mtime > long_ago + 50
     assert note.read_bytes() == first
 
