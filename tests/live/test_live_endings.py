@@ -215,25 +215,19 @@ async def test_an_upstream_that_breaks_after_the_end_of_its_answer_has_answered(
     assert (await proxy.logged(event="request_done", request_id="broke-late"))["outcome"] == "answered"
 
 
-def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy):
-    async def ten_streams():
-        async with (
-            SocketServer(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
-            openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
-        ):
-            for number in range(10):
-                stream = await client.chat.completions.create(
-                    model="m",
-                    messages=[{"role": "user", "content": "hi"}],
-                    stream=True,
-                    extra_headers={"x-request-id": f"openai-{number}"},
-                )
-                assert [event.usage.prompt_tokens async for event in stream if event.usage] == [9]
-                await stream.close()
-                done = await proxy.logged(event="request_done", request_id=f"openai-{number}")
-                assert done["outcome"] == "answered"
-
-    asyncio.run(ten_streams())
+async def test_openai_python_hangs_up_after_the_end_and_was_answered(proxy):
+    messages = [{"role": "user", "content": "hi"}]
+    async with (
+        SocketServer(Lingering(ANSWER, FINAL, USAGE, DONE), proxy.upstream_port),
+        openai_python().AsyncOpenAI(base_url=proxy.base_url, api_key="sk-test", max_retries=0) as client,
+    ):
+        for number in range(10):
+            name = {"x-request-id": f"openai-{number}"}
+            stream = await client.chat.completions.create(model="m", messages=messages, stream=True, extra_headers=name)
+            assert [event.usage.prompt_tokens async for event in stream if event.usage] == [9]
+            await stream.close()
+            done = await proxy.logged(event="request_done", request_id=f"openai-{number}")
+            assert done["outcome"] == "answered"
 
 
 @contextlib.asynccontextmanager
