@@ -12,7 +12,7 @@ from support.work import bytecodes_of
 
 from proxy.core.artifact_reading import Search, hits_of, part_at
 from proxy.core.text import PAGE_BYTES, LineIndex, LineRange
-from proxy.errors import BadArtifactQuery
+from proxy.errors import BadArtifactQuery, RangeOutside
 
 SHOWN_BYTES = 400
 
@@ -36,6 +36,12 @@ def test_a_refusal_quotes_the_pattern_as_it_was_given():
 def test_more_context_or_matches_than_allowed_are_refused(context, most):
     with pytest.raises(BadArtifactQuery):
         Search("a", context, most)
+
+
+@pytest.mark.parametrize("lines", ["2-", "1:5-"])
+def test_lines_and_bytes_that_are_not_there_are_refused(lines):
+    with pytest.raises(RangeOutside):
+        hits(b"a\n", "a", lines)
 
 
 def test_patterns_that_are_catastrophic_elsewhere_are_read_in_linear_time():
