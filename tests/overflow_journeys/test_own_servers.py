@@ -6,7 +6,6 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.journey import World, world
@@ -133,9 +132,7 @@ def test_a_window_that_settings_state_is_no_reason_to_let_a_cut_pass(running: Ru
     ("samples", "counted"),
     [
         pytest.param(0, 700, id="an estimate, without what was in its cache"),
-        pytest.param(
-            MIN_SAMPLES, 3_300, id="a ratio of other content, of a table whose columns are padded with blanks"
-        ),
+        pytest.param(MIN_SAMPLES, 3_300, id="a ratio of other content, a table with padded columns"),
     ],
 )
 def test_a_low_count_within_a_window_that_is_certain_proves_nothing(
