@@ -35,7 +35,7 @@ from support.strategies import WAY, conversation, exchange, pairing_faults, part
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction import Budget, Cap, compaction_steps, last_resorts
-from proxy.core.content_types import ContentKind, media_type
+from proxy.core.content_types import media_type
 from proxy.core.conversation import Size, size_of
 from proxy.core.media import SUMS, RouteMedia, Routes
 from proxy.core.models import AgentFileAccess, LimitName, Modality, ToolImages
@@ -154,16 +154,6 @@ def test_nothing_raises_pairs_stay_whole_and_the_size_is_measured(history, reads
 
 @given(histories(), MODELS, TARGETS)
 @thorough
-def test_no_text_that_is_sent_contains_a_files_base64(history, reads, target):
-    made = planned(history, made_with(reads, target))
-    needles = [base64_of(file)[:60] for file in FILES]
-    for message in sent(made):
-        for text in model_texts(message):
-            assert not [needle for needle in needles if needle in text]
-
-
-@given(histories(), MODELS, TARGETS)
-@thorough
 def test_planning_twice_changes_nothing(history, reads, target):
     made = planned(history, made_with(reads, target))
     again = planned([json.loads(raw) for raw in made.messages], made_with(reads, target))
@@ -179,17 +169,6 @@ def test_what_is_sent_does_not_depend_on_what_follows(history, reads, target):
     for count, shorter in enumerate(turn_by_turn(found, every)):
         if count and found[count - 1].role in ("system", "user"):
             assert whole[: len(shorter.messages)] == list(shorter.messages)
-
-
-@given(histories(), MODELS, TARGETS)
-@thorough
-def test_what_is_not_routed_keeps_its_bytes_and_the_order_stays(history, reads, target):
-    found = conversation(history)
-    made = planned(found, made_with(reads, target))
-    edited = {edit.message for edit in made.edits}
-    kept = [message.raw for index, message in enumerate(found) if index not in edited]
-    remaining = iter(made.messages)
-    assert all(raw in remaining for raw in kept)
 
 
 @given(histories(), TARGETS)
@@ -218,27 +197,15 @@ def test_the_same_content_and_capability_give_the_same_route(content, declared, 
         assert not stays or reads is not None
 
 
-@given(histories(), MODELS, TARGETS, st.sampled_from([60, 400, 3_000]))
+@given(histories(), MODELS, TARGETS, st.sampled_from([60, 400, 3_000, 1_000_000]))
 @thorough
-def test_a_budget_that_cuts_brings_no_base64_back(history, reads, target, room):
+def test_no_text_that_is_sent_contains_a_files_base64_and_no_cut_brings_it_back(history, reads, target, room):
     made = planned(history, made_with(reads, target, Budget(room)))
     needles = [base64_of(file)[:60] for file in FILES]
     for message in sent(made):
         for text in model_texts(message):
             assert not [needle for needle in needles if needle in text]
     assert pairing_faults(list(made.messages)) == []
-
-
-@given(histories(), MODELS, TARGETS)
-@thorough
-def test_what_is_taken_out_is_kept(history, reads, target):
-    made = planned(history, made_with(reads, target))
-    kept = {artifact.content for artifact in made.artifacts}
-    for edit in made.edits:
-        described = edit.media is not None and edit.media.route == "description"
-        if described and edit.media.byte_count:
-            assert edit.artifact is not None
-            assert edit.artifact.content in kept
 
 
 def worded(every, words):
@@ -284,15 +251,5 @@ def test_a_message_whose_description_is_excerpted_or_left_out_or_done_again_name
 
 
 def test_the_samples_are_what_they_seem():
-    kinds = [media_type(file).kind for file in (PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, SVG, CSV)]
-    assert kinds == [
-        ContentKind.IMAGE,
-        ContentKind.IMAGE,
-        ContentKind.DOCUMENT,
-        ContentKind.AUDIO,
-        ContentKind.VIDEO,
-        ContentKind.OTHER,
-        ContentKind.DOCUMENT,
-        ContentKind.IMAGE,
-        ContentKind.TEXT,
-    ]
+    kinds = [media_type(file).kind.name for file in (PNG, JPEG, PDF, WAV, MP4, ZIP, DOCX, SVG, CSV)]
+    assert kinds == ["IMAGE", "IMAGE", "DOCUMENT", "AUDIO", "VIDEO", "OTHER", "DOCUMENT", "IMAGE", "TEXT"]

@@ -209,7 +209,10 @@ def test_an_error_inside_a_success_is_read(body):
     assert list(texts(f"data: {json.dumps(body)}\n\n", 200).values()) == [MESSAGE]
 
 
-@pytest.mark.parametrize("body", [b"", b"  ", b": ping\n\n", b"data: [DONE]\n\n"])
+BEGUN = b'event: response.created\ndata: {"type":"response.created"}\n\n'
+
+
+@pytest.mark.parametrize("body", [b"", b"  ", b": ping\n\n", b"data: [DONE]\n\n", BEGUN])
 def test_a_success_without_an_object_is_silent(body: bytes):
     assert report_of(200, [], body).is_silent
 
@@ -231,18 +234,6 @@ def within(name, value, depth):
 def test_what_is_longer_than_any_error_is_not_read_to_its_end():
     assert report_of(200, [], b"[" * 65_536 + b"]").is_bare_text
     assert texts(b" " * 65_536 + MESSAGE.encode()) == {}
-
-
-def test_of_a_failed_response_the_request_that_it_repeats_is_no_evidence():
-    error = {"code": "server_error", "message": "no"}
-    response = {"instructions": "If the prompt is too long, say so.", "error": error}
-    event = json.dumps({"type": "response.failed", "response": response})
-    found = report_of(200, [], f"event: response.failed\ndata: {event}\n\n".encode())
-    assert [one.text for one in found.texts + found.codes] == ["server_error", "no"]
-
-
-def test_a_stream_that_only_begins_is_silent():
-    assert report_of(200, [], b'event: response.created\ndata: {"type":"response.created"}\n\n').is_silent
 
 
 def reported(**members: object) -> ErrorReport:

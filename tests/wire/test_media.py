@@ -4,7 +4,6 @@ import base64
 import json
 import re
 import string
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from support.media_samples import (
     MP4,
     PDF,
     PNG,
-    SVG,
     WAV,
     ZIP,
     anthropic_block,
@@ -65,10 +63,6 @@ def replaced(text, words=STANDS, *, is_shown=False):
         return None if words is None else Replacement(words, is_shown)
 
     return with_replaced(text, replace), found
-
-
-def found_in(text):
-    return [attachment.content() for attachment in replaced(text)[1]]
 
 
 @pytest.mark.parametrize("content", [PNG, JPEG, PDF, ZIP, WAV, MP4], ids=["png", "jpeg", "pdf", "zip", "wav", "mp4"])
@@ -391,21 +385,18 @@ def test_long_runs_of_letters_are_no_files(text):
     assert replaced(text) == (text, [])
 
 
-@pytest.mark.parametrize("root", [Path(json.__file__).parent, Path(jsontext.__file__).parent, Path(__file__).parent])
-def test_no_source_file_is_taken_for_binary(root):
-    for path in sorted(root.rglob("*.py")):
-        text = path.read_text()
+@pytest.mark.parametrize(
+    "files",
+    [
+        Path(json.__file__).parent.parent.glob("*.py"),
+        *(Path(one).parent.rglob("*.py") for one in (json.__file__, jsontext.__file__, __file__)),
+    ],
+)
+def test_no_source_file_is_taken_for_binary(files):
+    for path in sorted(files):
+        text = path.read_text(errors="replace")
         if path.name != "media_samples.py":
             assert [one for one in replaced(text)[1] if not one.is_data_url] == [], path
-
-
-def test_no_file_of_the_standard_library_with_long_runs_is_taken_for_binary():
-    folder = Path(json.__file__).parent.parent
-    texts = [path.read_text(errors="replace") for path in sorted(folder.glob("*.py"))]
-    long_runs = [text for text in texts if re.search(r"[A-Za-z0-9+/_-]{64}", text)]
-    assert long_runs, sys.version
-    for text in long_runs:
-        assert found_in(text) == []
 
 
 def test_a_file_decoded_by_force_is_one_content():
@@ -451,10 +442,6 @@ def test_deep_and_wide_json_costs_no_more_than_reading_it_as_text():
         assert ENCODED not in replaced(deep)[0], f"{levels} levels"
     wide = json.dumps([{"a": number} for number in range(110_000)] + [ENCODED])
     assert ENCODED not in replaced(wide)[0]
-
-
-def test_svg_is_found_as_what_it_is():
-    assert found_in(f"background: url({data_url(SVG, 'image/svg+xml')})") == [SVG]
 
 
 @given(st.text(), st.text())
@@ -628,21 +615,9 @@ def test_every_part_that_is_no_text_and_no_call_is_a_sign(part, found):
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "data:image/png;base64,aa",
-        '{"routing": "file"}',
-        '{"resource": {}}',
-        '{"file_data": ""}',
-        '{"format": "wav"}',
-        '{"mimeType": "a/b"}',
-        '{"media_type": "a/b"}',
-        '{"contentType": "a/b"}',
-        '{"mimeType" \n\t: "a/b"}',
-        '{"of": "{\\"contentType\\"\\n : 1}"}',
-    ],
+    "text", ['{"media_type": "a/b"}', '{"mimeType" \n\t: "a/b"}', '{"of": "{\\"contentType\\"\\n : 1}"}']
 )
-def test_what_declares_a_content_of_any_length_is_a_sign(text):
+def test_what_declares_a_content_of_any_length_is_a_sign_however_it_is_spelled(text):
     assert may_hold_media(raw(text))
 
 

@@ -67,14 +67,6 @@ def test_a_character_is_replaced_even_where_that_takes_more_bytes(text):
     assert ChatMessage.read(message).content().startswith(text.replace(text[-1], "\ufffd") + "\n[context-proxy: ")
 
 
-def test_each_text_of_a_list_is_looked_at():
-    message = ChatMessage.read(spelled({"role": "user", "content": [part("a"), part("b🙂"), {"type": "image_url"}]}))
-    edits = list(SanitiseText(frozenset({Sanitise.NON_BMP}))(0, message, "", notices()))
-    assert [(edit.at, edit.becomes) for edit in edits] == [
-        (("content", 1, "text"), f"b\ufffd\n{notices().replaced(1)}")
-    ]
-
-
 def test_arguments_of_calls_and_reasoning_are_looked_at_too():
     called = {"id": "c🙂", "type": "function", "function": {"name": "say", "arguments": '{"text": "🙂"}'}}
     custom = {"id": "d", "type": "custom", "custom": {"name": "patch", "input": "+🙂"}}

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES, messages
 from support.media_samples import PDF, WAV
-from support.messages_conversations import PNG
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Carried, Part, Parts, Route, Shown, ToolCall, Words
@@ -102,19 +101,6 @@ def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
 # Parts
 
 TEXT = {"type": "text", "text": "a"}
-IMAGE = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}", "detail": "low"}}
-
-
-def part_read(part):
-    return ChatMessage.read_part(json.dumps(part).encode(), part)
-
-
-def test_media_have_a_content_and_the_rest_of_their_part():
-    found = part_read(IMAGE)
-    assert (found.text, found.attachment.payload) == (None, PNG)
-    assert json.loads(found.rest)["image_url"]["detail"] == "low"
-    shown = Shown(Route.IMAGE, media_type(b""), found.attachment.content(), like=found.rest)
-    assert json.loads(ChatMessage.json_of(shown, "user"))["image_url"]["detail"] == "low"
 
 
 @pytest.mark.parametrize(

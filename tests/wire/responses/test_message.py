@@ -102,19 +102,9 @@ def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
 
 # Parts
 
-TEXT = {"type": "input_text", "text": "a"}
-IMAGE_PART = {"type": "input_image", "image_url": data_url(PNG, "image/png"), "detail": "low"}
-
 
 def part_read(part):
     return ResponsesMessage.read_part(json.dumps(part).encode(), part)
-
-
-def test_media_have_a_content_and_the_rest_of_their_part():
-    found = part_read(IMAGE_PART)
-    assert (found.text, found.attachment.payload) == (None, base64_of(PNG))
-    shown = Shown(Route.IMAGE, media_type(b""), found.attachment.content(), like=found.rest)
-    assert json.loads(ResponsesMessage.json_of(shown, "user"))["detail"] == "low"
 
 
 @pytest.mark.parametrize(
