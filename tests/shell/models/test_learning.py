@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
+from support.waiting import Clock
 
 from proxy.core.models import Certainty, Search, facts
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
@@ -38,14 +39,7 @@ def found(tmp_path: Path) -> Learning:
     return learning(tmp_path)
 
 
-class Clock:
-    """Unix time."""
-
-    def __init__(self) -> None:
-        self.now = 1_800_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
+NOW = 1_800_000_000.0
 
 
 def refused(found: Learning, tokens: int, by: str = "", reply: int = 0) -> None:
@@ -137,12 +131,38 @@ def test_one_count_of_a_refusal_is_enough_for_a_ratio(found: Learning, tmp_path:
     assert (found.ratio("m", "bytes"), found.version) == ((1.23, True), version + 1), "a little more moves nothing"
 
 
-def test_a_count_of_a_refusal_over_the_ratio_raises_it_at_once_and_one_under_it_is_one_sample(found: Learning) -> None:
+MEASURED: dict[str, list[tuple[list[float], tuple[float, bool]]]] = {
+    "adopted after three samples": [([1.22] * (MIN_SAMPLES - 1), (1.0, False)), ([1.22], (1.22, True))],
+    "raised if it was too low": [([1.22] * MIN_SAMPLES, (1.22, True)), ([1.6] * 5, (1.6, True))],
+    "not lowered by fewer samples than are kept": [([1.6] * 3, (1.6, True)), ([1.3] * (MAX_SAMPLES - 1), (1.6, True))],
+    "lowered by as many as are kept": [([1.6] * 3 + [1.3] * MAX_SAMPLES, (1.3, True))],
+    "ended by the first prompt that contradicts a search": [([2.6] * MIN_SAMPLES + [1.04], (1.04, True))],
+    "ended at once only at what we count ourselves": [([2.6] * MIN_SAMPLES + [0.6], (1.0, True))],
+}
+
+
+@pytest.mark.parametrize("steps", MEASURED.values(), ids=MEASURED)
+def test_a_ratio_is(steps: list[tuple[list[float], tuple[float, bool]]], found: Learning, tmp_path: Path) -> None:
+    for measured, ratio in steps:
+        use(found, *measured)
+        assert found.ratio("m", "bytes") == learning(tmp_path).ratio("m", "bytes") == ratio
+
+
+def test_where_prompts_may_be_cut_one_response_is_enough_and_a_low_count_is_no_sample(found: Learning) -> None:
+    for measured in ([1.2], [0.8] * 9):
+        use(found, *measured, may_cut=True)
+        assert found.ratio("m", "bytes") == (1.2, True)
+
+
+def test_a_count_of_a_refusal_raises_the_ratio_at_once_and_only_nine_lower_ones_contradict_it(found: Learning) -> None:
     use(found, *[1.0] * MIN_SAMPLES)
     found.note_count("m", "bytes", 30_000, 39_000)
     assert found.ratio("m", "bytes") == (1.31, True)
     found.note_count("m", "bytes", 30_000, 36_000)
+    use(found, *[1.0] * 8)
     assert found.ratio("m", "bytes") == (1.31, True)
+    use(found, 1.0)
+    assert found.ratio("m", "bytes") == (1.0, True)
 
 
 @pytest.mark.parametrize(("estimate", "counted"), [(999, 1_200), (10_000, 35_000), (10_000, 4_000), (0, 5)])
@@ -225,14 +245,6 @@ def test_an_absurd_prompt_bounds_nothing(tokens: int, found: Learning) -> None:
     assert found.limits("m") is None
 
 
-def test_a_ratio_is_adopted_after_three_samples_and_in_whole_steps_upwards(found: Learning, tmp_path: Path) -> None:
-    use(found, *[1.22] * (MIN_SAMPLES - 1))
-    assert found.ratio("m", "bytes") == (1.0, False)
-    use(found, 1.22)
-    assert found.ratio("m", "bytes") == (1.22, True)
-    assert learning(tmp_path).ratio("m", "bytes") == (1.22, True)
-
-
 def test_a_ratio_holds_for_the_counter_that_it_was_learned_with(found: Learning, tmp_path: Path) -> None:
     use(found, *[1.22] * MIN_SAMPLES)
     assert found.ratio("m", "bytes:qwen") == (1.0, False)
@@ -248,41 +260,6 @@ def test_a_ratio_that_wanders_moves_nothing_and_writes_nothing(found: Learning, 
     use(found, *[1.17, 1.24, 1.18, 1.25, 1.16] * 10)
     assert found.ratio("m", "bytes") == (1.22, True)
     assert (tmp_path / "lessons.json").stat().st_ino == written.st_ino
-
-
-def test_a_ratio_that_was_too_low_is_raised_and_one_far_too_high_is_lowered(found: Learning) -> None:
-    use(found, *[1.22] * MIN_SAMPLES)
-    use(found, *[1.6] * 5)
-    assert found.ratio("m", "bytes") == (1.6, True)
-    use(found, *[1.3] * (MAX_SAMPLES - 1))
-    assert found.ratio("m", "bytes") == (1.6, True), "requests of another kind lower nothing"
-    use(found, 1.3)
-    assert found.ratio("m", "bytes") == (1.3, True)
-
-
-def test_a_ratio_that_a_search_has_taught_ends_with_the_first_prompt_that_contradicts_it(found: Learning) -> None:
-    use(found, *[2.6] * MIN_SAMPLES)
-    assert found.ratio("m", "bytes") == (2.6, True)
-    use(found, 1.04)
-    assert found.ratio("m", "bytes") == (1.04, True)
-    use(found, *[2.6] * MIN_SAMPLES, by="other")
-    use(found, 0.6, by="other")
-    assert found.ratio("m", "bytes", "other") == (1.0, True), "at once only to what we count ourselves"
-
-
-def test_a_ratio_that_a_refusal_has_confirmed_ends_only_when_nine_prompts_contradict_it(found: Learning) -> None:
-    found.note_count("m", "bytes", 30_000, 45_000)
-    use(found, *[1.0] * 8)
-    assert found.ratio("m", "bytes") == (1.51, True)
-    use(found, 1.0)
-    assert found.ratio("m", "bytes") == (1.0, True)
-
-
-def test_where_prompts_may_be_cut_one_response_is_enough_and_a_low_count_is_no_sample(found: Learning) -> None:
-    use(found, 1.2, may_cut=True)
-    assert found.ratio("m", "bytes") == (1.2, True)
-    use(found, *[0.8] * 9, may_cut=True)
-    assert found.ratio("m", "bytes") == (1.2, True)
 
 
 LESSONS = {
@@ -325,7 +302,7 @@ def test_every_lesson_binds_the_tenant_that_met_it_and_nobody_else(tmp_path: Pat
 def test_a_lesson_lapses_a_day_after_it_was_last_met_or_after_30_if_no_refusal_would_show_it(
     tmp_path: Path, name: str
 ) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     LESSONS[name](found, "one")
     life = facts.KEPT_SECONDS if name == "cuts_silently" else facts.DAY
@@ -345,7 +322,7 @@ def test_a_lesson_lapses_a_day_after_it_was_last_met_or_after_30_if_no_refusal_w
 
 
 def test_a_search_that_has_lapsed_begins_where_it_was(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     refused(found, 40_000)
     found.note_passed("m", 23_000)
@@ -361,7 +338,7 @@ def test_a_search_that_has_lapsed_begins_where_it_was(tmp_path: Path) -> None:
 
 
 def test_a_lapsed_refusal_does_not_bring_back_an_older_cut(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     found.note_cut("m", 4_096, None)
     found.note_refusal("m", refusal(8_192), None)
@@ -371,7 +348,7 @@ def test_a_lapsed_refusal_does_not_bring_back_an_older_cut(tmp_path: Path) -> No
 
 
 def test_a_limit_that_a_prompt_has_passed_does_not_come_back(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     found.note_cut("m", 4_096, 4_096, "one")
     found.note_prompt("m", 9_000, "two")
@@ -382,7 +359,7 @@ def test_a_limit_that_a_prompt_has_passed_does_not_come_back(tmp_path: Path) -> 
 
 
 def test_a_ratio_binds_the_tenant_that_taught_it_and_holds_as_long_as_it_is_used(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     use(found, *[1.5] * MIN_SAMPLES, by="one")
     assert found.ratio("m", "bytes", "one") == found.ratio("m", "bytes") == (1.5, True)
@@ -407,15 +384,30 @@ def test_the_number_of_rows_is_bounded_and_the_newest_stay(tmp_path: Path, monke
     assert found.limits("m100") is not None, "a full table still learns"
 
 
-def test_a_file_of_another_form_is_dropped_and_the_log_says_so(tmp_path: Path) -> None:
-    written = {UPSTREAM: {"m": {"window_tokens": 60_000, "of_keys": {"one": {"window_tokens": 8_192}}, "taught": 5}}}
-    (tmp_path / "lessons.json").write_text(json.dumps(written))
+OTHER_FORM = "not what this release writes"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        *((content, OTHER_FORM) for content in (b"", b"{", b"\xff\xfe", b"[1]", b'{"x": {"m": {"window_tokens": 1}}}')),
+        (b'{"http://upstream/v1": {"m": {"facts": {"ratio bytes": {"": [-1, 0]}}}}}', OTHER_FORM),
+        (b'{"http://upstream/v1": {"m": {"window_tokens": 60000, "taught": 5}}}', OTHER_FORM),
+        (None, "Is a directory"),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_reported_once_and_replaced_by_the_next_lesson(
+    content: bytes | None, reason: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "lessons.json"
+    file.mkdir() if content is None else file.write_bytes(content)
     with capture_logs() as log:
         found = learning(tmp_path)
-    assert (window(found), found.known) == (None, {})
-    assert [(line["event"], line["reason"]) for line in log] == [("learning_not_read", "not what this release writes")]
+        found.refresh()
+    assert [(line["event"], line["reason"]) for line in log] == [("learning_not_read", reason)]
+    assert (found.known, found.ratio("m", "bytes")) == ({}, (1.0, False))
     found.note_refusal("m", refusal(60_000), BELIEVED)
-    assert window(learning(tmp_path)) == 60_000
+    assert window(learning(tmp_path)) == (60_000 if content is not None else None)
 
 
 def test_a_cut_to_the_window_that_the_server_states_needs_no_second_tenant(found: Learning) -> None:
@@ -426,7 +418,7 @@ def test_a_cut_to_the_window_that_the_server_states_needs_no_second_tenant(found
 def test_a_cut_takes_the_place_of_what_the_tenants_refusals_taught_and_a_later_refusal_that_of_the_cut(
     tmp_path: Path,
 ) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     found.note_refusal("m", refusal(8_192), None, "one")
     found.note_refusal("m", refusal(16_384), None, "two")
@@ -486,24 +478,15 @@ def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing
     ]
 
 
-def taught(found: Learning) -> None:
-    """All that refusals teach, of one model, and a ratio."""
-    found.note_refusal("m", refusal(60_000), BELIEVED)
-    found.learn("m", {f"{facts.REFUSES}vision": 1})
-    found.learn("m", {facts.RESULTS_HOLD_TEXT: 1})
-    found.learn("m", {facts.REFUSES_OUR_TOOL: 1})
-    use(found, *[1.22] * MIN_SAMPLES)
-
-
 def test_hosts_whose_clocks_differ_believe_one_another(tmp_path: Path) -> None:
-    ahead, behind = Clock(), Clock()
+    ahead, behind = Clock(NOW), Clock(NOW)
     behind.now -= 100
     learning(tmp_path, clock=ahead).note_refusal("m", refusal(60_000), BELIEVED)
     assert window(learning(tmp_path, clock=behind)) == 60_000
 
 
 def test_a_lesson_from_a_clock_that_was_ahead_is_forgotten_when_the_clock_is_corrected(tmp_path: Path) -> None:
-    clock = Clock()
+    clock = Clock(NOW)
     found = learning(tmp_path, clock=clock)
     clock.now += 10 * facts.KEPT_SECONDS
     found.note_refusal("m", refusal(60_000), BELIEVED)
@@ -563,36 +546,6 @@ def test_upstreams_do_not_mix(tmp_path: Path) -> None:
     first.note_refusal("m", refusal(60_000), BELIEVED)
     second.note_refusal("m", refusal(70_000), BELIEVED)
     assert (window(learning(tmp_path)), window(learning(tmp_path, "http://other/v1"))) == (60_000, 70_000)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"{",
-        b"\xff\xfe",
-        b"[1]",
-        b'{"http://upstream/v1": {"m": {"facts": {"ratio bytes": {"": [-1, 0]}}}}}',
-        b'{"x": {"m": {"window_tokens": 1}}}',
-    ],
-)
-def test_a_broken_file_is_reported_once_and_replaced_by_the_next_lesson(content: bytes, tmp_path: Path) -> None:
-    (tmp_path / "lessons.json").write_bytes(content)
-    with capture_logs() as log:
-        found = learning(tmp_path)
-        found.refresh()
-    assert [line["event"] for line in log] == ["learning_not_read"]
-    assert (found.limits("m"), found.ratio("m", "bytes")) == (None, (1.0, False))
-    found.note_refusal("m", refusal(60_000), BELIEVED)
-    assert window(learning(tmp_path)) == 60_000
-
-
-def test_a_file_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
-    (tmp_path / "lessons.json").mkdir()
-    with capture_logs() as log:
-        found = learning(tmp_path)
-        found.refresh()
-    assert [(line["event"], line["reason"]) for line in log] == [("learning_not_read", "Is a directory")]
 
 
 def test_a_file_that_breaks_later_takes_nothing_away(found: Learning, tmp_path: Path) -> None:
