@@ -1,4 +1,4 @@
-"""The face of the package: it judges, and loads the words of refusals only for that."""
+"""The face of the package loads the words of refusals only to judge."""
 
 from __future__ import annotations
 
@@ -6,17 +6,6 @@ import subprocess
 import sys
 
 import pytest
-
-from proxy.core.overflow import ErrorReport, ErrorText, Sent, VerdictKind, judge, judging
-
-TOO_LONG = ErrorReport(400, texts=[ErrorText("error.message", "maximum context length is 4096 tokens")])
-
-
-@pytest.mark.parametrize("sent", [None, Sent(9_000, 36_000, 8_192)])
-def test_it_judges_as_the_module_behind_it(sent: Sent | None) -> None:
-    verdict = judge(TOO_LONG, sent)
-    assert verdict == judging.judge(TOO_LONG, sent)
-    assert (verdict.kind, verdict.limit) == (VerdictKind.PROMPT, 4096)
 
 
 @pytest.mark.parametrize(("done", "loaded"), [("", "False"), ("overflow.prepare()", "True")])

@@ -52,28 +52,15 @@ def test_no_class_has_a_gap_that_repeats(name):
     assert not re.search(r"(?<!\\)\.[*+]", CLASSES[name].pattern)
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "context_length_exceeded",
-        "context_window_exceeded",
-        "model_context_window_exceeded",
-        "exceed_context_size_error",
-        "model_max_prompt_tokens_exceeded",
-        "max_prompt_tokens_exceeded",
-        "tokens_limit_reached",
-        "tokens_too_long",
-        "too_many_prompt_tokens",
-        "input_too_long",
-        "prompt_too_long",
-        "prompt_limit",
-        "token_quantity_exceeded",
-        "ContextWindowExceededError",
-        "PromptTooLong",
-        "OutofContextError",
-        "characters_too_long",
-    ],
-)
+TOO_LONG = """
+    context_length_exceeded context_window_exceeded model_context_window_exceeded exceed_context_size_error
+    model_max_prompt_tokens_exceeded max_prompt_tokens_exceeded tokens_limit_reached tokens_too_long
+    too_many_prompt_tokens input_too_long prompt_too_long prompt_limit token_quantity_exceeded
+    ContextWindowExceededError PromptTooLong OutofContextError characters_too_long
+"""
+
+
+@pytest.mark.parametrize("code", TOO_LONG.split())
 def test_a_code_that_means_too_long_proves_it(code: str):
     assert meaning(code) is VerdictKind.PROMPT
 
