@@ -5,13 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.shell.models import MIN_SAMPLES, RATIO_STEP
-from proxy.shell.models.calibration import (
-    LATEST,
-    MAX_SAMPLES,
-    PLAUSIBLE,
-    Samples,
-    contradicts,
-)
+from proxy.shell.models.calibration import LATEST, MAX_SAMPLES, PLAUSIBLE, Samples, contradicts
 
 RATIOS = st.floats(*PLAUSIBLE)
 
@@ -31,10 +25,11 @@ def test_nothing_is_adopted_before_enough_answers(ratio):
 
 
 @given(RATIOS)
-def test_what_is_adopted_is_at_most_a_step_over_what_was_seen_and_then_stays(ratio):
+def test_what_is_adopted_is_a_whole_step_at_most_one_over_what_was_seen_and_then_stays(ratio):
     samples = after([ratio] * MIN_SAMPLES)
     adopted = samples.news(None)
     assert ratio - 1e-6 <= adopted < ratio + RATIO_STEP + 1e-6
+    assert round(adopted / RATIO_STEP, 6) == round(adopted / RATIO_STEP)
     assert samples.with_sample(ratio).news(adopted) is None
 
 

@@ -180,12 +180,6 @@ def test_all_limits_are_read() -> None:
     )
 
 
-def test_pdf_is_a_file() -> None:
-    found = catalogue().find("gpt-4o")
-    assert found is not None
-    assert found[0].modalities == frozenset({Modality.TEXT, Modality.VISION, Modality.FILE})
-
-
 def reads(name: str, models: dict[str, dict[str, Any]], base_url: str = ELSEWHERE) -> dict[str, bool | None]:
     """What the catalogue says about each kind of media, given these models by their providers."""
     listed = indexed({provider: {"models": found} for provider, found in models.items()})
@@ -274,51 +268,39 @@ def test_no_model_is_denied_what_any_entry_of_its_family_states_unless_it_is_bli
     assert [name for name in denied if not BLIND_ONES.search(name)] == []
 
 
-def test_of_two_at_one_provider_the_one_written_like_the_name_counts() -> None:
-    found = catalogue("https://openrouter.ai/api/v1").find("DeepSeek/deepseek-chat")
-    assert found is not None
-    assert found[0].window_tokens == 163840
-
-
-def test_an_input_limit_that_repeats_the_window_is_none() -> None:
-    found = catalogue("https://openrouter.ai/api/v1").find("deepseek/deepseek-chat")
-    assert found is not None
-    assert found[0].input_tokens is None
+OPENROUTER = "https://openrouter.ai/api/v1"
 
 
 @pytest.mark.parametrize(
-    ("base_url", "window"),
+    ("base_url", "name", "window"),
     [
-        ("https://opencode.ai/zen/v1", 1000000),
-        ("https://openrouter.ai/api/v1", 1000000),
-        ("https://api.githubcopilot.com", 144000),
-        ("https://api.anthropic.com/v1", 200000),
-        (ELSEWHERE, 200000),
+        ("https://opencode.ai/zen/v1", "claude-sonnet-4-5", 1000000),
+        (OPENROUTER, "claude-sonnet-4-5", 1000000),
+        ("https://api.githubcopilot.com", "claude-sonnet-4-5", 144000),
+        ("https://api.anthropic.com/v1", "claude-sonnet-4-5", 200000),
+        (ELSEWHERE, "claude-sonnet-4-5", 200000),
+        (OPENROUTER, "DeepSeek/deepseek-chat", 163840),  # of two at one provider the one that is written like the name
+        ("https://api.perplexity.ai", "sonar", 127072),  # a plain word means a model only where it is served
+        (ELSEWHERE, "Qwen/Qwen2.5-7B-Instruct", 32000),  # of strangers the smallest
     ],
 )
-def test_the_upstreams_own_entry_comes_first_then_the_vendors(base_url: str, window: int) -> None:
-    found = catalogue(base_url).find("claude-sonnet-4-5")
+def test_the_upstreams_own_entry_comes_first_then_the_vendors(base_url: str, name: str, window: int) -> None:
+    found = catalogue(base_url).find(name)
     assert found is not None
-    assert found[0].window_tokens == window
+    assert (found[0].window_tokens, found[0].input_tokens) == (window, 128000 if window == 144000 else None)
 
 
-def test_of_strangers_the_smallest_window_counts_and_is_called_so() -> None:
-    found = catalogue().find("Qwen/Qwen2.5-7B-Instruct")
+@pytest.mark.parametrize(
+    ("base_url", "name", "note"),
+    [
+        (ELSEWHERE, "Qwen/Qwen2.5-7B-Instruct", "novita-ai/qwen/qwen2.5-7b-instruct (the smallest of 2 providers)"),
+        ("http://127.0.0.1:11434/v1", "gpt-4o", "openai/gpt-4o (a server of your own may be set to less)"),
+    ],
+)
+def test_what_may_be_another_window_is_noted(base_url: str, name: str, note: str) -> None:
+    found = catalogue(base_url).find(name)
     assert found is not None
-    assert found[0].window_tokens == 32000
-    assert found[1] == "catalogue novita-ai/qwen/qwen2.5-7b-instruct (the smallest of 2 providers)"
-
-
-def test_a_server_of_ones_own_is_noted() -> None:
-    found = catalogue("http://127.0.0.1:11434/v1").find("gpt-4o")
-    assert found is not None
-    assert found[1] == "catalogue openai/gpt-4o (a server of your own may be set to less)"
-
-
-def test_a_plain_word_means_a_model_only_where_it_is_served() -> None:
-    found = catalogue("https://api.perplexity.ai").find("sonar")
-    assert found is not None
-    assert found[0].window_tokens == 127072
+    assert found[1] == f"catalogue {note}"
 
 
 def broken(error: Exception) -> Any:
@@ -353,7 +335,7 @@ def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
     assert found == [None, None, (limits, "catalogue x/c-1")]
 
 
-def test_the_catalogue_is_read_once_however_many_threads_use_it() -> None:
+def test_the_catalogue_is_read_once_however_many_threads_and_upstreams_use_it() -> None:
     readings = []
 
     def read() -> bytes:
@@ -362,22 +344,12 @@ def test_the_catalogue_is_read_once_however_many_threads_use_it() -> None:
 
     shared = Catalogue(ELSEWHERE, read)
     assert readings == []
-    threads = [threading.Thread(target=shared.find, args=("gpt-4o",)) for _ in range(8)]
+    others = [Catalogue(where, read) for where in (OPENAI, ELSEWHERE)]
+    threads = [threading.Thread(target=one.find, args=("gpt-4o",)) for one in (shared, *others) * 3]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert readings == [1]
-
-
-def test_all_upstreams_share_what_is_read() -> None:
-    readings = []
-
-    def read() -> bytes:
-        readings.append(1)
-        return packed()
-
-    assert [Catalogue(where, read).find("gpt-4o") is not None for where in (OPENAI, ELSEWHERE, OPENAI)] == [True] * 3
     assert readings == [1]
 
 
@@ -459,13 +431,9 @@ def prices(base_url: str = "https://api.openai.com/v1", package: Any = PACKAGE) 
     return Prices(Catalogue(base_url, read), read)
 
 
-def test_a_model_costs_what_its_upstream_lists() -> None:
+def test_a_model_costs_what_its_upstream_lists_if_it_lists_a_price() -> None:
     assert prices().of("gpt-9") == Price(2.0, 0.5, 8.0)
-
-
-def test_a_model_without_a_price_has_no_known_cost() -> None:
-    assert prices().of("unpriced") is None
-    assert prices().of("never-heard-of") is None
+    assert prices().of("unpriced") is prices().of("never-heard-of") is None
     assert prices("http://127.0.0.1:8000/v1").of("gpt-9") is None, "a server of one's own"
 
 

@@ -16,8 +16,7 @@ from support.waiting import Clock
 
 from proxy.core.models import Certainty, Search, facts
 from proxy.core.overflow import Exactness, Scope, Unit, Verdict, VerdictKind
-from proxy.shell.models import MIN_SAMPLES, RATIO_STEP, Learning
-from proxy.shell.models.calibration import MAX_SAMPLES
+from proxy.shell.models import MIN_SAMPLES, Learning
 from proxy.wire import ModelLimits
 
 UPSTREAM = "http://upstream/v1"
@@ -134,8 +133,6 @@ def test_one_count_of_a_refusal_is_enough_for_a_ratio(found: Learning, tmp_path:
 MEASURED: dict[str, list[tuple[list[float], tuple[float, bool]]]] = {
     "adopted after three samples": [([1.22] * (MIN_SAMPLES - 1), (1.0, False)), ([1.22], (1.22, True))],
     "raised if it was too low": [([1.22] * MIN_SAMPLES, (1.22, True)), ([1.6] * 5, (1.6, True))],
-    "not lowered by fewer samples than are kept": [([1.6] * 3, (1.6, True)), ([1.3] * (MAX_SAMPLES - 1), (1.6, True))],
-    "lowered by as many as are kept": [([1.6] * 3 + [1.3] * MAX_SAMPLES, (1.3, True))],
     "ended by the first prompt that contradicts a search": [([2.6] * MIN_SAMPLES + [1.04], (1.04, True))],
     "ended at once only at what we count ourselves": [([2.6] * MIN_SAMPLES + [0.6], (1.0, True))],
 }
@@ -427,35 +424,6 @@ def test_a_cut_takes_the_place_of_what_the_tenants_refusals_taught_and_a_later_r
     clock.now += 5
     found.note_refusal("m", refusal(16_384), None, "one")
     assert found.limits("m", "one") == (ModelLimits(16_384, certainty=Certainty.LEARNED), "learned from a refusal")
-
-
-def test_a_cut_and_a_ratio_of_one_tenant_leave_another_ones_alone(found: Learning) -> None:
-    use(found, *[1.4] * MIN_SAMPLES, by="one")
-    found.note_cut("m", 4_096, None, "one")
-    use(found, *[0.9] * MIN_SAMPLES, by="two")
-    assert (window(found, by="two"), found.ratio("m", "bytes", "two")) == (None, (0.9, True))
-    found.note_prompt("m", 9_000, "two")
-    assert window(found, by="one") == 4_096
-    assert found.ratio("m", "bytes", "one") == (1.4, True)
-
-
-@given(st.lists(st.floats(0.5, 3.0), min_size=MIN_SAMPLES, max_size=60))
-def test_an_adopted_ratio_is_a_whole_step_and_plausible(ratios: list[float]) -> None:
-    found = learning(Path(os.devnull) / "nowhere")  # nothing can be written there: memory alone
-    with capture_logs():
-        use(found, *ratios)
-    adopted, calibrated = found.ratio("m", "bytes")
-    assert calibrated
-    assert 0.5 <= adopted <= 3.0
-    assert round(adopted / RATIO_STEP, 6) == round(adopted / RATIO_STEP)
-
-
-@given(st.floats(0.5, 3.0), st.integers(MIN_SAMPLES, 30))
-def test_the_adopted_ratio_of_a_steady_upstream_never_counts_too_little(ratio: float, answers: int) -> None:
-    found = learning(Path(os.devnull) / "nowhere")
-    with capture_logs():
-        use(found, *[ratio] * answers, estimate=1_000_000)
-    assert 0 <= round(found.ratio("m", "bytes")[0] - ratio, 5) <= RATIO_STEP
 
 
 def test_an_upstream_that_counts_far_less_has_cut_the_prompt_and_teaches_nothing(found: Learning) -> None:

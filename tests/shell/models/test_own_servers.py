@@ -12,7 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.upstream.ollama_server import OllamaOverChat
 from support.upstream.sockets import Connection, Script, SocketServer
-from support.waiting import PATIENCE_SECONDS, until
+from support.waiting import PATIENCE_SECONDS, Clock, until
 
 from proxy.config import Settings, UpstreamSettings
 from proxy.shell.models import Discovery, ModelResolver
@@ -50,19 +50,12 @@ async def discovery_for(script: Script, path: str = "/v1") -> AsyncIterator[Disc
             yield found
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @asynccontextmanager
 async def started(base_url: str, clock: Clock | None = None, **defaults: Any) -> AsyncIterator[ModelResolver]:
     """A resolver that queries this upstream in the background."""
     settings = Settings(upstream={"base_url": base_url}, defaults=defaults)
     async with aclosing(Upstream(settings.upstream)) as upstream:
-        found = ModelResolver(settings, upstream=upstream, clock=clock or Clock())
+        found = ModelResolver(settings, upstream=upstream, clock=clock or Clock(1000.0))
         found.start()
         try:
             yield found
@@ -92,10 +85,7 @@ PROPS = {"default_generation_settings": {"n_ctx": 8192}}
         ),
         ({"/props": {"default_generation_settings": {"n_ctx": 4096}}}, "llama.cpp /props"),
         (
-            {
-                "/api/version": {"version": "0.7.0"},
-                "/api/extra/true_max_context_length": {"value": 4096},
-            },
+            {"/api/version": {"version": "0.7.0"}, "/api/extra/true_max_context_length": {"value": 4096}},
             "KoboldCpp /api/extra/true_max_context_length",
         ),
         (
@@ -207,7 +197,7 @@ async def test_requests_at_once_load_a_model_once() -> None:
 
 
 async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() -> None:
-    server, clock = OllamaOverChat(allocates=4096), Clock()
+    server, clock = OllamaOverChat(allocates=4096), Clock(1000.0)
     async with resolving(server, clock) as found:
         await found.settle("gemma3:12b", "")
         for loaded, allocates, expected in ((8192, 8192, 8192), (None, 32_768, 32_768)):
@@ -224,7 +214,7 @@ async def test_an_unloaded_model_is_queried_again_and_may_have_another_window() 
 
 @pytest.mark.parametrize("pause", [RETRY_SECONDS, RETRY_SECONDS / 100], ids=["due", "at once"])
 async def test_the_first_request_waits_for_a_server_that_has_just_come_up(pause: float) -> None:
-    clock = Clock()
+    clock = Clock(1000.0)
     with held_port() as port, capture_logs() as events:
         async with started(f"http://127.0.0.1:{port}/v1", clock) as found:
             await until(lambda: found.discovery._question is not None and found.discovery._question.done())

@@ -220,19 +220,6 @@ def test_a_name_without_end_is_cut() -> None:
 
 
 @respx.mock
-async def test_what_the_upstream_says_reaches_the_profiles_in_the_background() -> None:
-    route = respx.get(f"{BASE}/models").respond(json={"data": [{"id": "gpt-5", "context_length": 65536}]})
-    made = resolver()
-    assert made.profile("gpt-5").window_tokens == 400000
-    made.start()
-    try:
-        await until(lambda: made.profile("gpt-5").window_tokens == 65536)
-    finally:
-        await made.close()
-    assert route.call_count == 1
-
-
-@respx.mock
 async def test_a_clients_key_opens_the_list() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         known = request.headers.get("authorization") == "Bearer sk-client"

@@ -245,17 +245,6 @@ async def test_what_another_writes_late_that_was_forgotten_meanwhile_stays_forgo
             assert b"8192" not in client.hget(KEY, "lessons")
 
 
-async def test_a_restart_takes_over_what_others_have_learned_since(tmp_path: Path, server: StateServer) -> None:
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
-    async with running(one):
-        one.meets(8_192)
-    async with running(two):
-        two.meets(4_096)
-    again = Replica(tmp_path / "one", server)
-    async with running(again):
-        assert again.window() == 4_096
-
-
 @pytest.mark.parametrize("broken", [b"{", b"\xff", b"[]", b'{"rows": {"u": [[["m", "", "window"], ["x", 1]]]}}'])
 async def test_what_another_has_written_that_cannot_be_read_is_replaced(
     tmp_path: Path, server: StateServer, broken: bytes

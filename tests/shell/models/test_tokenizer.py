@@ -140,38 +140,29 @@ def test_an_interrupt_is_not_taken_for_a_panic(monkeypatch):
         TiktokenCounter("o200k_base", exact=True).count("some text")
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("gpt-4o", "o200k_base"),
-        ("gpt-4o-mini-2024-07-18", "o200k_base"),
-        ("openai/gpt-4.1-nano", "o200k_base"),
-        ("openrouter/openai/gpt-5.1-codex", "o200k_base"),
-        ("gpt-5", "o200k_base"),
-        ("chatgpt-4o-latest", "o200k_base"),
-        ("o1", "o200k_base"),
-        ("o3-mini", "o200k_base"),
-        ("o4-mini", "o200k_base"),
-        ("ft:gpt-4o:acme::7p4lurel", "o200k_base"),
-        ("openai/gpt-oss-120b:free", "o200k_base"),
-        ("gpt-oss:20b", "o200k_base"),
-        ("GPT-4o", "o200k_base"),
-        ("gpt-4", "cl100k_base"),
-        ("gpt-4-turbo", "cl100k_base"),
-        ("gpt-4-0613", "cl100k_base"),
-        ("gpt-3.5-turbo-16k", "cl100k_base"),
-        ("azure/gpt-35-turbo", "cl100k_base"),
-        ("gpt-4all", "bytes"),
-        ("gpt-50", "bytes"),
-        ("o1labs", "bytes"),
-        ("gpt-j-6b", "bytes"),
-        ("anthropic/claude-sonnet-4", "bytes"),
-        ("", "bytes"),
-    ],
-)
-def test_openai_models_are_counted_exactly_and_others_estimated(model, name):
-    counter = counter_for(None, model)
-    assert (counter.name, counter.exact) == (name, name != "bytes")
+COUNTED_BY = {
+    "o200k_base": "gpt-4o gpt-4o-mini-2024-07-18 openai/gpt-4.1-nano openrouter/openai/gpt-5.1-codex gpt-5 GPT-4o "
+    "chatgpt-4o-latest o1 o3-mini o4-mini ft:gpt-4o:acme::7p4lurel openai/gpt-oss-120b:free gpt-oss:20b",
+    "cl100k_base": "gpt-4 gpt-4-turbo gpt-4-0613 gpt-3.5-turbo-16k azure/gpt-35-turbo",
+    "bytes:qwen": "qwen3-32b Qwen/Qwen2.5-Coder-32B-Instruct-AWQ qwen-max qwen3-coder:480b-cloud qwq-32b "
+    "qwen.qwen3-32b-v1:0 DeepSeek-R1-Distill-Qwen-32B deepseek-r1-0528-qwen3-8b moonshotai/Kimi-Dev-72B",
+    "bytes:deepseek": "deepseek-chat deepseek-reasoner deepseek/deepseek-chat-v3.1:free deepseek-r1 deepseek-r1-0528 "
+    "deepseek-ai/DeepSeek-V3.2-Exp deepseek-r1:671b deepseek-v4-pro",
+    "bytes:glm": "glm-4.5-air z-ai/glm-4.6 glm4:9b GLM-4.5V-FP8 glm-5 THUDM/glm-z1-9b zai.glm-4.7",
+    "bytes:kimi": "kimi-k2-0905-preview moonshotai/Kimi-K2-Instruct kimi-k2.5 kimi-latest moonshot-v1-128k "
+    "moonshot.kimi-k2-thinking",
+    # other vocabularies: older ones, those of distilled models, and names of which nothing is known
+    "bytes": "codeqwen1.5-7b qwenster deepseek-coder-6.7b deepseek-v2.5 deepseek-r1:8b deepseek-r1:1.5b "
+    "DeepSeek-R1-Distill-Llama-70B chatglm3-6b glm-40 kimi-audio-7b kimis my-model gpt-4all gpt-50 o1labs gpt-j-6b "
+    "anthropic/claude-sonnet-4",
+}
+
+
+@pytest.mark.parametrize(("name", "models"), COUNTED_BY.items(), ids=COUNTED_BY)
+def test_openai_models_are_counted_exactly_and_others_estimated_each_measured_family_by_its_own(name, models):
+    counters = [counter_for(None, model) for model in models.split()]
+    assert {(counter.name, counter.exact) for counter in counters} == {(name, not name.startswith("bytes"))}
+    assert counter_for(None, "").name == "bytes"
 
 
 def test_a_name_of_a_megabyte_is_not_remembered():
@@ -179,39 +170,6 @@ def test_a_name_of_a_megabyte_is_not_remembered():
     held = sys.getrefcount(name)
     assert counter_for(None, name).name == counter_for(None, name[:256]).name
     assert sys.getrefcount(name) == held
-
-
-@pytest.mark.parametrize(
-    ("family", "models"),
-    [
-        (
-            "bytes:qwen",
-            "qwen3-32b Qwen/Qwen2.5-Coder-32B-Instruct-AWQ qwen-max qwen3-coder:480b-cloud qwq-32b qwen.qwen3-32b-v1:0 "
-            "DeepSeek-R1-Distill-Qwen-32B deepseek-r1-0528-qwen3-8b moonshotai/Kimi-Dev-72B",
-        ),
-        (
-            "bytes:deepseek",
-            "deepseek-chat deepseek-reasoner deepseek/deepseek-chat-v3.1:free deepseek-ai/DeepSeek-V3.2-Exp "
-            "deepseek-r1 deepseek-r1-0528 deepseek-r1:671b deepseek-v4-pro",
-        ),
-        ("bytes:glm", "glm-4.5-air z-ai/glm-4.6 glm4:9b GLM-4.5V-FP8 glm-5 THUDM/glm-z1-9b zai.glm-4.7"),
-        (
-            "bytes:kimi",
-            "kimi-k2-0905-preview moonshotai/Kimi-K2-Instruct kimi-k2.5 kimi-latest moonshot-v1-128k "
-            "moonshot.kimi-k2-thinking",
-        ),
-        (
-            "bytes",  # other vocabularies: older ones, those of distilled models, and names of which nothing is known
-            "codeqwen1.5-7b qwenster deepseek-coder-6.7b deepseek-v2.5 deepseek-r1:8b deepseek-r1:1.5b "
-            "DeepSeek-R1-Distill-Llama-70B chatglm3-6b glm-40 kimi-audio-7b kimis my-model",
-        ),
-    ],
-)
-def test_a_family_whose_vocabulary_was_measured_has_an_estimate_of_its_own(family, models):
-    counters = {model: counter_for(None, model) for model in models.split()}
-    assert {model: (counter.name, counter.exact) for model, counter in counters.items()} == dict.fromkeys(
-        counters, (family, False)
-    )
 
 
 def test_a_configured_bytes_is_the_general_estimate_for_a_family_too():
