@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.journey import BASH, KEY, World, long_text, one_call
+from support.journey import BASH, KEY, World, cut, long_text, one_call
 
 from proxy.core.artifact import Artifact
 from proxy.errors import ArtifactNotFound
@@ -20,13 +20,6 @@ from proxy.shell.artifacts import ArtifactReader, ArtifactStore, PrivateFolder, 
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"
-
-
-def cut(world: World, text: str = LONG, key: str = KEY) -> str:
-    """The name of the artifact that a request leaves."""
-    assert world.ask(one_call(text), key=key).status_code == 200
-    found = re.findall(r"tool_bash_[0-9a-f]{16}\.\w+", world.upstream.last.messages[3]["content"])
-    return str(found[0])
 
 
 def get(world: World, name: str, *, key: str | None = KEY, method: str = "GET", **headers: str) -> httpx.Response:
@@ -46,7 +39,7 @@ def refusal(answer: httpx.Response) -> Mapping[str, Any]:
 
 def test_the_whole_comes_back_byte_for_byte_and_cannot_harm_a_browser(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     answer = get(world, name)
     assert (answer.status_code, answer.content) == (200, LONG.encode())
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -60,7 +53,7 @@ def test_the_whole_comes_back_byte_for_byte_and_cannot_harm_a_browser(build: Any
 
 def test_a_head_says_what_a_get_would_and_sends_nothing(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     for query in ("", "?lines=1-5", "?stat"):
         full, head = get(world, name + query), get(world, name + query, method="HEAD")
         assert (head.status_code, head.content) == (200, b"")
@@ -85,7 +78,7 @@ RANGES = [
 def test_ranges_of_bytes(build: Any) -> None:
     world = build()
     whole = LONG.encode()
-    name = cut(world)
+    name = cut(world, LONG)
     for byte_range, start, stop in RANGES:
         answer = get(world, name, range=byte_range)
         assert (answer.status_code, answer.content) == (206, whole[start:stop])
@@ -98,7 +91,7 @@ NO_RANGES = ["bytes=5-4", "bytes=-0", "bytes=99999999-", "bytes=0-1,5-6", "bytes
 
 def test_ranges_that_are_not_there_are_refused(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     for byte_range in NO_RANGES:
         answer = get(world, name, range=byte_range)
         assert (answer.status_code, refusal(answer)["code"]) == (416, "range_not_satisfiable")
@@ -107,12 +100,12 @@ def test_ranges_that_are_not_there_are_refused(build: Any) -> None:
 
 def test_a_range_of_another_unit_is_none(build: Any) -> None:
     world = build()
-    assert get(world, cut(world), range="lines=1-2").content == LONG.encode()
+    assert get(world, cut(world, LONG), range="lines=1-2").content == LONG.encode()
 
 
 def test_pages_put_together_are_the_whole(build: Any) -> None:
     world = build()
-    name, seen, following = cut(world), "", "1-"
+    name, seen, following = cut(world, LONG), "", "1-"
     while following:
         answer = get(world, f"{name}?lines={following}")
         assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -125,7 +118,7 @@ def test_pages_put_together_are_the_whole(build: Any) -> None:
 
 def test_searches_parts_of_json_and_what_it_is(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     lines = LONG.splitlines()
     found = get(world, f"{name}?grep=caf%C3%A9+4711%3A&context=1").text.splitlines()
     assert found[1:] == [f"4711-{lines[4710]}", f"4712:{lines[4711]}", f"4713-{lines[4712]}"]
@@ -165,7 +158,7 @@ NO_QUERIES = [
 
 def test_a_value_that_makes_no_sense_is_refused_with_the_allowed_ones(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     for query, status, param in NO_QUERIES:
         answer = get(world, name + query)
         error = refusal(answer)
@@ -175,20 +168,20 @@ def test_a_value_that_makes_no_sense_is_refused_with_the_allowed_ones(build: Any
 
 def test_a_query_and_a_range_do_not_go_together(build: Any) -> None:
     world = build()
-    answer = get(world, cut(world) + "?lines=1-2", range="bytes=0-5")
+    answer = get(world, cut(world, LONG) + "?lines=1-2", range="bytes=0-5")
     assert (answer.status_code, refusal(answer)["code"]) == (400, "bad_artifact_query")
 
 
 def test_an_artifact_is_for_the_key_that_brought_it(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     without, foreign = get(world, name, key=None), get(world, name, key=OTHER_KEY)
     unknown = get(world, name.replace("bash", "dash"), key=OTHER_KEY)
     assert (without.status_code, refusal(without)["code"]) == (401, "missing_key")
     assert without.headers["www-authenticate"] == "Bearer"
     assert (foreign.status_code, refusal(foreign)["code"]) == (404, "artifact_not_found")
     assert refusal(foreign) == refusal(unknown)
-    assert cut(world, key=OTHER_KEY) == name
+    assert cut(world, LONG, OTHER_KEY) == name
     assert get(world, name, key=OTHER_KEY).content == get(world, name).content == LONG.encode()
 
 
@@ -206,28 +199,28 @@ NO_NAMES = ["..%2F..%2Fowner-secret", "x", "%00", ".meta", "", "a/b", "tool_x_01
 
 def test_nothing_else_can_be_read(build: Any) -> None:
     world = build()
-    cut(world)
+    cut(world, LONG)
     for name in NO_NAMES:
         assert get(world, name).status_code == 404
 
 
 def test_an_artifact_is_read_by_get_and_head_alone(build: Any) -> None:
     world = build()
-    answer = get(world, cut(world), method="DELETE")
+    answer = get(world, cut(world, LONG), method="DELETE")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
     assert len(world.kept) == 1
 
 
 def test_a_shared_store_is_everybody_s(build: Any) -> None:
     world = build(artifacts={"shared": True})
-    name = cut(world)
+    name = cut(world, LONG)
     assert all(get(world, name, key=key).content == LONG.encode() for key in (KEY, OTHER_KEY, None))
     assert get(world, name.replace("bash", "dash"), key=None).status_code == 404
 
 
 def test_an_artifact_is_open_on_this_machine_when_that_is_set_but_not_through_another_name_or_proxy(build: Any) -> None:
     world = build(artifacts={"open_on_loopback": True})
-    name = cut(world)
+    name = cut(world, LONG)
     assert get(world, name, key=None).content == LONG.encode()
     assert get(world, name, key=OTHER_KEY).content == LONG.encode()
     assert get(world, name, key=None, host="rebound.example").status_code == 401
@@ -236,7 +229,7 @@ def test_an_artifact_is_open_on_this_machine_when_that_is_set_but_not_through_an
 
 def test_every_read_is_logged_without_key_or_content(build: Any) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     get(world, f"{name}?grep=sk-in-pattern")
     get(world, "sk-in-path", key=None)
     lines = world.logged("artifact_read", 2)
@@ -408,7 +401,7 @@ def test_replacement_text_is_readable_with_access_to_the_artifact_and_never_stor
 @pytest.mark.parametrize("mode", ["observe", "off"])
 def test_unedited_content_has_no_replacement(build: Any, mode: str) -> None:
     world = build()
-    name = cut(world)
+    name = cut(world, LONG)
     world.ask(one_call(LONG), x_context_proxy_mode=mode, x_request_id="whole")
     world.logged("request_done", 2)
     assert get(world, f"{name}?instead=whole").status_code == 404

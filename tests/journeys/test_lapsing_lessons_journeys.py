@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.chat_as import SPELLED
-from support.journey import call, long_text, result
+from support.journey import Day, call, long_text, result
 from support.state_server import StateServer, needs_state_server
 from support.upstream import Over, ScriptedModel, Sent
 from support.upstream.keeping import without_our_tool
-from support.waiting import wait_until
-
-from proxy.shell.models import Learning
 
 pytestmark = needs_state_server
 
@@ -26,26 +22,6 @@ SAID = {
     "with numbers": "This model's maximum context length is {limit} tokens, but the request has {seen} tokens.",
     "without": "The prompt is too long for this model.",
 }
-
-
-class Day:
-    """The clock of all that is learned."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.began = self.now = time.time()
-        self.made: list[Learning] = []
-        monkeypatch.setattr("proxy.shell.models.profiles.Learning", self._learning)
-
-    def _learning(self, *args: Any, **more: Any) -> Learning:
-        self.made.append(Learning(*args, **more, clock=lambda: self.now))
-        return self.made[-1]
-
-    def pass_to(self, hours: float) -> None:
-        """Move on, and wait until all processes know the same, as they do within seconds."""
-        self.now = self.began + hours * 3600
-        for one in self.made:
-            one.refresh()  # as the application does every few seconds
-        wait_until(lambda: all(one.known == self.made[0].known for one in self.made))
 
 
 def grown(turn: int) -> dict[str, Any]:

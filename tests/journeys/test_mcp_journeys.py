@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from support.journey import KEY, World, long_text, one_call
+from support.journey import KEY, World, cut, long_text
 
 from proxy.shell.artifacts import ArtifactTools
 
@@ -19,13 +19,6 @@ if TYPE_CHECKING:
 
 LONG = long_text(5_000, "café")
 OTHER_KEY = "sk-somebody-else"
-
-
-def cut(world: World, text: str = LONG, key: str = KEY) -> str:
-    """The name of the artifact that a request leaves."""
-    assert world.ask(one_call(text), key=key).status_code == 200
-    found = re.findall(r"tool_bash_[0-9a-f]{16}\.\w+", world.upstream.last.messages[3]["content"])
-    return str(found[0])
 
 
 @contextlib.asynccontextmanager
@@ -52,7 +45,7 @@ async def call_tool(client: Client, tool: str, **arguments: Any) -> tuple[str, b
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_client_finds_and_reads_what_its_own_requests_have_left(build: Any, mode: str) -> None:
     world = build(mcp=True)
-    name = cut(world)
+    name = cut(world, LONG)
     async with client_of(world, mode=mode) as client:
         tools = (await client.list_tools()).tools
         assert {tool.name for tool in tools} == {"read_artifact", "search_artifacts"}
@@ -67,7 +60,7 @@ async def test_a_client_finds_and_reads_what_its_own_requests_have_left(build: A
 
 async def test_a_page_says_how_to_continue_and_all_pages_together_are_the_whole(build: Any) -> None:
     world = build(mcp=True)
-    name, seen, following = cut(world), "", "1-"
+    name, seen, following = cut(world, LONG), "", "1-"
     async with client_of(world) as client:
         while following:
             page, failed = await call_tool(client, "read_artifact", id=name, lines=following)
@@ -82,7 +75,7 @@ async def test_a_page_says_how_to_continue_and_all_pages_together_are_the_whole(
 
 async def test_an_artifact_is_for_the_key_that_brought_it(build: Any) -> None:
     world = build(mcp=True)
-    name = cut(world)
+    name = cut(world, LONG)
     for key in (OTHER_KEY, None):
         async with client_of(world, key) as client:
             page, failed = await call_tool(client, "read_artifact", id=name)
@@ -94,14 +87,14 @@ async def test_an_artifact_is_for_the_key_that_brought_it(build: Any) -> None:
 
 async def test_what_is_open_on_this_machine_is_open_here_too(build: Any) -> None:
     world = build(mcp=True, artifacts={"open_on_loopback": True})
-    name = cut(world)
+    name = cut(world, LONG)
     async with client_of(world, None) as client:
         assert not (await call_tool(client, "read_artifact", id=name))[1]
 
 
 async def test_any_replica_answers_any_request_of_a_client(build: Any) -> None:
     world = build(mcp=True, proxies=[{}, {}])
-    name = cut(world)
+    name = cut(world, LONG)
     for proxy in (0, 1):
         async with client_of(world, proxy=proxy) as client:
             assert not (await call_tool(client, "read_artifact", id=name))[1]
@@ -117,7 +110,7 @@ WRONG = [
 
 async def test_a_call_that_makes_no_sense_says_what_is_allowed(build: Any) -> None:
     world = build(mcp=True)
-    cut(world)
+    cut(world, LONG)
     async with client_of(world) as client:
         for tool, arguments, words in WRONG:
             text, failed = await call_tool(client, tool, **arguments)
@@ -127,7 +120,7 @@ async def test_a_call_that_makes_no_sense_says_what_is_allowed(build: Any) -> No
 
 async def test_every_call_is_logged_without_key_pattern_or_content(build: Any) -> None:
     world = build(mcp=True)
-    name = cut(world)
+    name = cut(world, LONG)
     async with client_of(world) as client:
         await call_tool(client, "read_artifact", id=name)
         await call_tool(client, "search_artifacts", grep="canary-pattern")

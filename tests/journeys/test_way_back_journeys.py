@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from support.journey import World, call, long_text, result
+from support.spellings import SPELLINGS
 from support.upstream import Call, Reply, Sent
 
 FACTS = [
@@ -22,33 +23,17 @@ FACTS = [
 TALK = "The train was late and the platform was full of people with skis. " * 12
 
 
-def function(name: str) -> dict[str, Any]:
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {}}}}
-
-
-APIS: dict[str, tuple[str, str, dict[str, Any], Callable[[str], dict[str, Any]]]] = {
-    "chat": ("/chat/completions", "messages", {}, function),
-    "messages": (
-        "/messages",
-        "messages",
-        {"max_tokens": 300},
-        lambda name: {"name": name, "input_schema": {"type": "object"}},
-    ),
-    "responses": (
-        "/responses",
-        "input",
-        {"store": False},
-        lambda name: {"type": "function", **function(name)["function"]},
-    ),
-    "ollama": ("/api/chat", "messages", {"stream": False}, function),
-}
-ON_EVERY_API = pytest.mark.parametrize("api", APIS)
+ON_EVERY_API = pytest.mark.parametrize("api", SPELLINGS)
 TOOLS = pytest.mark.parametrize("tools", [[], ["fetch"], ["read_file"]], ids=["chat", "no shell", "reader"])
 
 
 def request(api: str, messages: list[dict[str, Any]], tools: list[str], **more: Any) -> dict[str, Any]:
-    _, listed, members, tool = APIS[api]
-    return {"model": "m", listed: messages, **members, **({"tools": [*map(tool, tools)]} if tools else {}), **more}
+    spelling = SPELLINGS[api]
+    return {"model": "m", **spelling.request("", messages, tools, 300), spelling.member: messages, **more}
+
+
+def path_of(api: str) -> str:
+    return SPELLINGS[api].path.removeprefix("/v1")
 
 
 def said(role: str, text: str) -> dict[str, Any]:
@@ -63,7 +48,7 @@ def test_a_request_without_a_cut_leaves_as_the_very_bytes(api: str, tools: list[
     messages = [said("user", "Hello."), said("assistant", "Hm."), said("user", FACTS[0])]
     for shape in ({"indent": 1}, {"separators": (",", ":")}):
         body = json.dumps(request(api, messages, tools, stream=stream, seed=7), **shape).encode()
-        answer = world.ask(body, path=APIS[api][0])
+        answer = world.ask(body, path=path_of(api))
         assert (answer.status_code, world.upstream.last.body) == (200, body)
         assert "x-context-proxy-edits" not in answer.headers
         messages += [said("assistant", "Hm."), said("user", "And?")]
@@ -89,7 +74,7 @@ def asking(fact: str) -> Callable[[Sent], Reply]:
 def test_over_forty_turns_the_model_asks_for_what_was_cut_and_gets_it(api: str, tools: list[str], build: Any) -> None:
     fact = FACTS[2]
     world = build(8_000, says=asking(fact))
-    path, messages = APIS[api][0], list[dict[str, Any]]()
+    path, messages = path_of(api), list[dict[str, Any]]()
     for turn in range(40):
         told = FACTS[turn] if turn < len(FACTS) else "Nothing new."
         messages += [said("user", f"{TALK} {told} {TALK}"), said("assistant", TALK)]
@@ -113,7 +98,7 @@ def test_a_model_that_calls_in_vain_first_gets_its_page_however_full_the_window_
         return calls.pop() if calls else Reply("", (Call("read_artifact", {"grep": "flight"}),))
 
     world = build(8_000, says=thought)
-    path, messages = APIS["ollama"][0], list[dict[str, Any]]()
+    path, messages = path_of("ollama"), list[dict[str, Any]]()
     for turn in range(45):
         told = FACTS[turn] if turn < len(FACTS) else "Nothing new."
         messages.append(said("user", f"{TALK} {told} {TALK}" if turn < 34 else f"{TALK} {TALK}"))
@@ -169,7 +154,7 @@ def test_a_model_that_never_calls_our_tool_alone_gets_its_page_within_three_turn
         return Reply("", (Call("fetch", {}), Call("read_artifact", {"grep": "lamp of pier 9"})))
 
     world = build(8_000, says=thought)
-    path = APIS[api][0]
+    path = path_of(api)
     messages = [said("user", f"{TALK} The lamp of pier 9 is K4711. {TALK}"), said("assistant", TALK)]
     messages += [said(role, TALK) for _ in range(40) for role in ("user", "assistant")]
     messages.append(said("user", "Which lamp?"))
@@ -178,23 +163,9 @@ def test_a_model_that_never_calls_our_tool_alone_gets_its_page_within_three_turn
         assert (answer.status_code, "read_artifact" in answer.text) == (200, False), turn
         if "K4711" in answer.text:
             break
-        messages += answered(api, answer.json())
+        reply = SPELLINGS[api].reply_in(answer.content, streamed=False)
+        messages += [*reply.items, *SPELLINGS[api].results([(name, "no") for name in reply.calls])]
     assert "K4711" in answer.text
-
-
-def answered(api: str, reply: dict[str, Any]) -> list[dict[str, Any]]:
-    """The model's message, and a result for each of its calls, as a client sends them back."""
-    if api == "chat":
-        message = reply["choices"][0]["message"]
-        return [message, *({"role": "tool", "tool_call_id": c["id"], "content": "no"} for c in message["tool_calls"])]
-    if api == "ollama":
-        return [reply["message"], {"role": "tool", "tool_name": "fetch", "content": "no"}]
-    if api == "responses":
-        calls = [item["call_id"] for item in reply["output"] if item["type"] == "function_call"]
-        return [*reply["output"], *({"type": "function_call_output", "call_id": c, "output": "no"} for c in calls)]
-    uses = [block["id"] for block in reply["content"] if block["type"] == "tool_use"]
-    results = [{"type": "tool_result", "tool_use_id": use, "content": "no"} for use in uses]
-    return [{"role": "assistant", "content": reply["content"]}, {"role": "user", "content": results}]
 
 
 def test_the_command_of_a_notice_searches_everything_that_left(build: Any) -> None:

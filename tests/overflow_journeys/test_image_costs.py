@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from support.media_samples import base64_of, png
 from support.overflow_stage import staged
-from support.overflow_words import conversation, raw_messages, too_long, window
-from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, saying
-from support.upstream.sockets import Connection, Request
+from support.overflow_words import conversation, counting, raw_messages, window
 
 STEPS = 30
 
@@ -35,16 +32,8 @@ def screenshots(count: int, model: str) -> bytes:
     return json.dumps({"model": model, "messages": messages}).encode()
 
 
-def counting(limit: int, image_tokens: int) -> Scene:
-    """A model server that counts images so, and says what a prompt was."""
-
-    async def scene(connection: Connection, request: Request) -> None:
-        tokens = request.body.count(b'"image_url":') * image_tokens + len(request.body.split(b'"role"')) * 15
-        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
-        await (saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer))(connection, request)
-
-    return scene
+def counted_images(body: bytes) -> int:
+    return 1_900 * body.count(b'"image_url":') + 15 * len(body.split(b'"role"'))
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "somebodys-vl-model"])
@@ -55,7 +44,7 @@ async def test_a_loop_of_screenshots_that_cost_more_than_they_should_is_hardly_r
     async with staged(tmp_path, **window(32_000) | reads) as stage:
         twice, broken, before = 0, 0, []
         for step in range(1, STEPS + 1):
-            stage.model.plays(*[counting(32_000, 1_900)] * 2)
+            stage.model.plays(*[counting(32_000, count=counted_images)] * 2)
             answer = await stage.ask(screenshots(step, model))
             assert answer.status == 200
             twice += answer.attempts == "2"
@@ -75,17 +64,12 @@ def one_picture(steps: int) -> bytes:
 
 
 async def test_a_picture_among_much_text_does_not_hide_that_the_text_counts_for_more(tmp_path: Path) -> None:
-    async def scene(connection: Connection, request: Request) -> None:
-        tokens = len(request.body) * 2 // 5  # a third more than is expected of such text
-        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
-        await (saying(400, too_long(16_000, tokens)) if tokens > 16_000 else saying(200, answer))(connection, request)
-
     reads = {"models": [{"match": "*", "context_window": 16_000, "input": ["text", "vision"]}]}
     twice = 0
     async with staged(tmp_path, **window(16_000) | reads) as stage:
         for steps in range(8, 40):
-            stage.model.plays(scene, scene)
+            # a third more than is expected of such text
+            stage.model.plays(*[counting(16_000, count=lambda body: len(body) * 2 // 5)] * 2)
             answer = await stage.ask(one_picture(steps))
             assert answer.status == 200
             twice += answer.attempts == "2"

@@ -7,26 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from support.overflow_stage import Received, Stage, staged
-from support.overflow_words import SYSTEM, conversation, estimate, raw_messages, too_long
+from support.overflow_words import SYSTEM, conversation, counting, estimate, raw_messages, too_long
 from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, accepting, saying
-from support.upstream.sockets import Connection, Request
+from support.upstream.scenes import accepting, saying
 
 WORDS = "the unit started and wrote its state, then it waited for the next message to arrive; "
 GPT = "gpt-4o"
-
-
-def counting(limit: int) -> Scene:
-    """A model server with this window that counts as the estimate does and says so, in refusals and in usage."""
-
-    async def scene(connection: Connection, request: Request) -> None:
-        tokens = estimate(request.body)
-        used = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        answer = json.dumps(json.loads(COMPLETION) | {"usage": used}).encode()
-        reported = saying(400, too_long(limit, tokens)) if tokens > limit else saying(200, answer)
-        await reported(connection, request)
-
-    return scene
 
 
 async def answer_to(stage: Stage, body: bytes, *scenes: Scene, key: str = "one") -> Received:

@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.journey import Day
 from support.overflow_stage import Received, Stage, staged
 from support.overflow_words import (
     assert_valid,
     conversation,
+    counted,
     estimate,
+    limited,
     tokens_per_minute,
     too_long_with_reply,
     window,
 )
 from support.upstream import Scene
 from support.upstream.scenes import COMPLETION, accepting, saying
-from support.upstream.sockets import Connection, Request
-
-from proxy.shell.models import Learning
 
 
 def allowing(limit: int, ratio: float = 1.0, *, counts_reply: bool = True) -> Scene:
     """A model server with that rate, of which nothing is used up yet; it counts so many tokens for one of ours."""
 
-    async def scene(connection: Connection, request: Request) -> None:
-        reply = json.loads(request.body).get("max_tokens") or 0
-        tokens = int(estimate(request.body) * ratio) + (reply if counts_reply else 0)
-        refused = saying(413, tokens_per_minute(limit, f"Requested {tokens}"))
-        await (refused if tokens > limit else accepting)(connection, request)
+    def count(body: bytes) -> int:
+        reply = json.loads(body).get("max_tokens") or 0
+        return int(estimate(body) * ratio) + (reply if counts_reply else 0)
 
-    return scene
+    return limited(limit, lambda n: saying(413, tokens_per_minute(limit, f"Requested {n}")), count=count)
 
 
 @pytest.mark.parametrize("reply", [None, 1_000, 5_000])
@@ -59,30 +56,13 @@ async def answer_to(stage: Stage, body: bytes, limit: int, key: str = "one", rat
     return await stage.ask(body, authorization=f"Bearer {key}")
 
 
-class Hours:
-    """Lets hours pass for what was learned."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._now, self._made = time.time(), list[Learning]()
-        monkeypatch.setattr("proxy.shell.models.profiles.Learning", self._learning)
-
-    def _learning(self, *args: Any, **more: Any) -> Learning:
-        self._made.append(Learning(*args, **more, clock=lambda: self._now))
-        return self._made[-1]
-
-    def pass_by(self, hours: float) -> None:
-        self._now += hours * 3600
-        for one in self._made:
-            one.refresh()  # as the application does every few seconds
-
-
 @pytest.mark.parametrize("ratio", [1.0, 1.3])
 @pytest.mark.parametrize("reply", [None, 1_000, 5_000, 32_000])
 @pytest.mark.parametrize("stated", [{}, window(200_000)], ids=["guessed", "stated"])
 async def test_a_growing_session_over_a_rate_is_sent_twice_once_and_again_when_a_day_has_passed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reply: int | None, ratio: float, stated: dict[str, Any]
 ) -> None:
-    hours = Hours(monkeypatch)
+    day = Day(monkeypatch)
     more = {} if reply is None else {"max_tokens": reply}
     async with staged(tmp_path, **stated) as stage:
 
@@ -96,9 +76,9 @@ async def test_a_growing_session_over_a_rate_is_sent_twice_once_and_again_when_a
             return seen
 
         assert await turns(12, 14_000) == ["2"] + ["1"] * 11
-        hours.pass_by(23)
+        day.pass_to(23)
         assert await turns(1, 18_800) == ["1"]
-        hours.pass_by(1.1)
+        day.pass_to(24.1)
         assert await turns(3, 18_800) == ["2", "1", "1"]
 
 
@@ -111,8 +91,7 @@ async def test_a_rate_never_makes_the_proxy_refuse_and_what_was_accepted_over_it
         stage.model.plays(saying(413, tokens_per_minute(6_000, "Requested 9000")))
         refused = await stage.ask(hopeless, authorization="Bearer one")
         assert (refused.status, stage.model.bodies) == (413, [hopeless]), "the upstream decides"
-        usage = {"prompt_tokens": 9_000, "completion_tokens": 2, "total_tokens": 9_002}
-        stage.model.plays(saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode()))
+        stage.model.plays(counted(9_000))
         assert (await stage.ask(hopeless, authorization="Bearer one")).status == 200
         body = conversation(9_500)
         assert (await answer_to(stage, body, 20_000)).attempts == "1"
@@ -174,10 +153,7 @@ async def test_a_second_send_has_a_reply_that_fits_whatever_the_settings_leave(
 ) -> None:
     """Without `clamp_reply` the first send keeps the client's limit; one that alone fills what was shown is lowered."""
     refused = saying(400, too_long_with_reply(8_000, 9_500, reply))
-
-    async def within(connection: Connection, request: Request) -> None:
-        is_over = estimate(request.body) + json.loads(request.body)["max_tokens"] > 8_000
-        await (refused if is_over else accepting)(connection, request)
+    within = limited(8_000, lambda _: refused, count=lambda body: estimate(body) + json.loads(body)["max_tokens"])
 
     async with staged(tmp_path, budget={"clamp_reply": False}) as stage:
         for turn in range(4):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from support.media_samples import PNG
 from support.overflow_stage import Received, Stage, staged
-from support.overflow_words import conversation
+from support.overflow_words import conversation, limited
 from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.scenes import accepting, saying
 
 SETTINGS = {"defaults": {"context_window": 200_000}}
 
@@ -41,11 +41,7 @@ def shots(count: int) -> bytes:
 def holding(most_bytes: int, refusal: bytes = REFUSALS["express"]) -> Scene:
     """An upstream that reads bodies up to this size."""
 
-    async def scene(connection: Any, request: Any) -> None:
-        is_over = len(request.body) > most_bytes
-        await (saying(413, refusal) if is_over else saying(200, COMPLETION))(connection, request)
-
-    return scene
+    return limited(most_bytes, lambda _: saying(413, refusal), count=len)
 
 
 async def answer_to(stage: Stage, body: bytes, most_bytes: int, key: str = "one", sends: int = 2) -> Received:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 from support.overflow_stage import Stage
-from support.overflow_words import conversation, estimate, raw_messages, without_numbers
-from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, EVENTS, STREAM, accepting, saying
+from support.overflow_words import conversation, counted, estimate, limited, raw_messages, without_numbers
+from support.upstream.scenes import EVENTS, STREAM, accepting, saying
 from support.upstream.sockets import Connection, Request
 
 
@@ -34,10 +33,8 @@ class Unnamed:
         if tokens > 1.05 * self.shrinks_over:
             self.limit, self.shrinks_over = self.limit * 2 // 3, math.inf
         (self.refused if tokens > self.limit else self.taken).append(tokens)
-        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        taken = saying(200, json.dumps(json.loads(COMPLETION) | {"usage": usage}).encode())
         refusal = self.refusal.replace(b"{over}", str(tokens - self.limit).encode())
-        await (saying(400, refusal) if tokens > self.limit else taken)(connection, request)
+        await (saying(400, refusal) if tokens > self.limit else counted(tokens))(connection, request)
 
     async def turn(self, stage: Stage, tokens: int, **more: Any) -> tuple[int, str | None]:
         """The status that the client sees, and the sends that it took."""
@@ -47,15 +44,6 @@ class Unnamed:
 
 
 WEB_SEARCH = {"type": "web_search"}
-
-
-def limited(most_tokens: int, refused: Scene) -> Scene:
-    """A model server that takes so many tokens by the estimate."""
-
-    async def scene(connection: Connection, request: Request) -> None:
-        await (refused if estimate(request.body) > most_tokens else accepting)(connection, request)
-
-    return scene
 
 
 EXCESS = b'{"error":"prompt too long; exceeded max context length by {over} tokens (ref: a1b2)"}'
@@ -151,11 +139,11 @@ async def test_what_was_accepted_a_turn_ago_is_the_size_after_a_refusal(stage: S
 @pytest.mark.parametrize("refusal", [without_numbers(), b"data: " + without_numbers() + b"\n\n"], ids=["400", "event"])
 async def test_a_stream_is_refused_before_its_upstreams_own_tools_have_run(stage: Stage, refusal: bytes) -> None:
     """Codex offers `web_search` with each request: what was refused is the prompt that was sent."""
+    refused = saying(200, refusal, EVENTS) if refusal.startswith(b"data") else saying(400, refusal)
     attempts = []
     for turn in range(12):
         body = conversation(18_000 + 2_500 * turn, exchanges=60, model="m", stream=True, tools=[WEB_SEARCH])
-        refused = saying(200, refusal, EVENTS) if refusal.startswith(b"data") else saying(400, refusal)
-        stage.model.plays(*[limited(22_000, refused)] * 2)
+        stage.model.plays(*[limited(22_000, lambda _: refused)] * 2)
         answer = await stage.ask(body)
         assert (answer.status, answer.body) == (200, STREAM)
         attempts.append(answer.attempts)
@@ -166,7 +154,7 @@ async def test_whatever_an_upstreams_own_tools_add_a_growing_session_never_ends(
     """Nothing is learned from a whole answer, but a second send is never larger than what was refused before."""
     for turn in range(12):
         body = conversation(18_000 + 6_000 * turn, exchanges=60, model="m", tools=[WEB_SEARCH])
-        stage.model.plays(*[limited(22_000, saying(400, without_numbers()))] * 2)
+        stage.model.plays(*[limited(22_000, lambda _: saying(400, without_numbers()))] * 2)
         assert (await stage.ask(body)).status == 200
 
 
@@ -174,7 +162,7 @@ async def test_a_reply_limit_beyond_the_prompt_loses_no_turn_more(stage: Stage) 
     """Prompt and reply together may be too much, so less of each is asked for, and what was asked for is known."""
     statuses = []
     for _ in range(3):
-        stage.model.plays(*[limited(7_500, saying(400, without_numbers()))] * 2)
+        stage.model.plays(*[limited(7_500, lambda _: saying(400, without_numbers()))] * 2)
         body = conversation(14_000, exchanges=60, model="m", tools=[WEB_SEARCH], max_tokens=20_000)
         statuses.append((await stage.ask(body)).status)
     assert statuses in ([200] * 3, [400, 200, 200])

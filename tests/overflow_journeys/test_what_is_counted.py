@@ -9,9 +9,17 @@ from typing import Any
 
 import pytest
 from support.overflow_stage import Stage, staged
-from support.overflow_words import conversation, estimate, too_long, window, without_numbers
-from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, JSON, accepting, saying
+from support.overflow_words import (
+    conversation,
+    counted,
+    counting,
+    estimate,
+    times,
+    too_long,
+    window,
+    without_numbers,
+)
+from support.upstream.scenes import accepting, saying
 
 SETTINGS = window(16_000)
 
@@ -61,17 +69,6 @@ async def test_a_long_schema_that_the_upstream_does_not_count_refuses_nothing(st
     assert answer.status == 200
 
 
-def counting(ratio: float) -> Scene:
-    """An upstream that counts so many tokens for one of ours in the messages."""
-
-    async def scene(connection: Any, request: Any) -> None:
-        tokens = int(estimate(request.body) * ratio)
-        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        await saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode(), JSON)(connection, request)
-
-    return scene
-
-
 @pytest.mark.parametrize(
     "members",
     [
@@ -87,7 +84,7 @@ async def test_a_count_that_holds_more_than_the_messages_teaches_no_ratio(
 ) -> None:
     async with staged(tmp_path, **window(40_000)) as stage:
         for _ in range(4):
-            stage.model.plays(counting(2.5))
+            stage.model.plays(counting(count=times(2.5)))
             assert (await stage.ask(conversation(8_000, **members))).status == 200
         stage.model.plays(accepting)
         await stage.ask(conversation(20_000))
@@ -100,17 +97,11 @@ async def test_a_request_with_a_file_teaches_no_ratio(tmp_path: Path) -> None:
             body = json.loads(conversation(8_000))
             part = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERi0x"}}
             body["messages"][1]["content"] = [{"type": "text", "text": "Read it."}, part]
-            stage.model.plays(counting_text(2.5))
+            stage.model.plays(counted(20_000))
             assert (await stage.ask(json.dumps(body).encode())).status == 200
         stage.model.plays(accepting)
         await stage.ask(conversation(20_000))
         assert estimate(stage.model.bodies[0]) > 19_000
-
-
-def counting_text(ratio: float) -> Scene:
-    tokens = int(8_000 * ratio)
-    usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-    return saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode(), JSON)
 
 
 async def test_a_refusal_without_a_number_of_what_cannot_be_counted_infers_no_window(tmp_path: Path) -> None:

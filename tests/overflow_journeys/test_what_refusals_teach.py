@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 from support.overflow_score import counted_in, load
 from support.overflow_stage import Stage, serving, staged
-from support.overflow_words import conversation, estimate, openai_error, too_long, without_numbers
+from support.overflow_words import (
+    conversation,
+    counted,
+    estimate,
+    limited,
+    openai_error,
+    times,
+    too_long,
+    without_numbers,
+)
 from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, accepting, saying
-from support.upstream.sockets import Connection, Request
+from support.upstream.scenes import accepting, saying
 
 SETTINGS = {"defaults": {"context_window": 20_000}}
 """The assumed window of every model, which refusals correct."""
@@ -40,12 +48,20 @@ async def test_a_limit_teaches_at_once_even_one_under_half_of_what_was_believed(
     assert estimate(stage.model.bodies[0]) < limit
 
 
+def counted_by(limit: int, ratio: float) -> Scene:
+    """A model server with that window, which counts so many tokens for one of ours."""
+    return limited(limit, lambda tokens: saying(400, too_long(limit, tokens)), count=times(ratio))
+
+
 async def test_after_one_exact_refusal_of_an_unknown_model_the_next_turns_fit_at_their_first_send(
     tmp_path: Path,
 ) -> None:
     """The upstream counts a third more than the proxy does, and its window is a fraction of the default."""
     async with staged(tmp_path) as stage:
-        stage.model.plays(counted_by(12_000, 4 / 3), counted_by(12_000, 4 / 3))
+        stage.model.plays(
+            counted_by(12_000, 4 / 3),
+            counted_by(12_000, 4 / 3),
+        )
         assert (await stage.ask(conversation(10_000, exchanges=20, model="m"))).attempts == "2"
         kept: list[bytes] = []
         for exchanges in (21, 22, 23):
@@ -126,15 +142,7 @@ ABOUT_A_REFUSAL = ["", OPENAI.format(140_013, 131_072), OPENAI.format(14_444, 12
 async def test_twelve_turns_past_a_limit_meet_one_refusal_whatever_the_conversation_is_about(
     tmp_path: Path, words: str, about: str
 ) -> None:
-    refused = 0
-
-    async def scene(connection: Connection, request: Request) -> None:
-        nonlocal refused
-        tokens = estimate(request.body)
-        refused += tokens > 12_000
-        reported = saying(400, openai_error(words.format(tokens, 12_000))) if tokens > 12_000 else accepting
-        await reported(connection, request)
-
+    scene = limited(12_000, lambda tokens: saying(400, openai_error(words.format(tokens, 12_000))))
     async with staged(tmp_path) as stage:
         sends = 0
         for turn in range(12):
@@ -142,7 +150,7 @@ async def test_twelve_turns_past_a_limit_meet_one_refusal_whatever_the_conversat
             body = conversation(9_000 + 600 * turn, exchanges=20, model="m").replace(b"what broke.", about.encode())
             assert (await stage.ask(body)).status == 200
             sends += len(stage.model.bodies)
-        assert (refused, sends) == (1, 13)
+        assert sends == 13, "one refusal"
 
 
 async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_its_refusal(
@@ -155,16 +163,6 @@ async def test_a_request_that_was_counted_roughly_is_counted_anew_to_learn_from_
             assert (answer.status, answer.attempts) == (200, attempts)
     learned = [line for line in capfd.readouterr().out.splitlines() if '"lesson":"ratio ' in line]
     assert len(learned) == 1
-
-
-def counted_by(limit: int, ratio: float) -> Scene:
-    """A model server with that window, which counts so many tokens for one of ours."""
-
-    async def scene(connection: Connection, request: Request) -> None:
-        tokens = int(estimate(request.body) * ratio)
-        await (saying(400, too_long(limit, tokens)) if tokens > limit else accepting)(connection, request)
-
-    return scene
 
 
 async def test_a_limit_of_characters_fits_the_next_turns_at_their_first_send(stage: Stage) -> None:
@@ -207,20 +205,15 @@ async def test_a_learned_limit_survives_a_restart(stage: Stage) -> None:
         assert estimate(stage.model.bodies[0]) < 12_000
 
 
-def counting(prompt_tokens: int) -> Scene:
-    usage = {"prompt_tokens": prompt_tokens, "completion_tokens": 2, "total_tokens": prompt_tokens + 2}
-    return saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode())
-
-
 @pytest.mark.parametrize("calibrated", [True, False])
 async def test_a_count_far_under_the_estimate_is_reported_as_silent_truncation_and_cured(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], calibrated: bool
 ) -> None:
     async with staged(tmp_path, **SETTINGS, log={"format": "json"}) as stage:
         for _ in range(3 if calibrated else 0):
-            assert await sends_needed(stage, counting(14_000)) == "1"
+            assert await sends_needed(stage, counted(14_000)) == "1"
         assert "upstream_truncated_silently" not in capfd.readouterr().out
-        assert await sends_needed(stage, counting(4_096), accepting) == "2"
+        assert await sends_needed(stage, counted(4_096), accepting) == "2"
         assert estimate(stage.model.bodies[1]) < 4_096
         warning = next(line for line in capfd.readouterr().out.splitlines() if "upstream_truncated_silently" in line)
         assert json.loads(warning)["prompt_tokens"] == 4_096
@@ -253,12 +246,8 @@ async def test_a_growing_session_is_refused_once_whatever_the_words(tmp_path: Pa
     """Nobody has sent these: words of the same kinds as those that are known, and of languages that are not."""
     status, refusal = IN_OTHER_WORDS[words]
     limit, attempts = 20_000, []
-
-    async def scene(connection: Connection, request: Request) -> None:
-        tokens = estimate(request.body)
-        refused = saying(status, refusal.replace("%P", str(tokens)).replace("%L", str(limit)).encode())
-        await (refused if tokens > limit else accepting)(connection, request)
-
+    said = refusal.replace("%L", str(limit))
+    scene = limited(limit, lambda tokens: saying(status, said.replace("%P", str(tokens)).encode()))
     async with staged(tmp_path) as stage:
         for turn in range(8):
             stage.model.plays(scene, scene)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from support.media_samples import image_part
 from support.overflow_stage import Received, Stage, staged
-from support.overflow_words import conversation, estimate, window
+from support.overflow_words import conversation, counted, counting, estimate, times, window
 from support.upstream import Scene
-from support.upstream.scenes import COMPLETION, JSON, accepting, saying
+from support.upstream.scenes import accepting, saying
 
 SETTINGS = window(40_000)
 
@@ -23,20 +23,9 @@ async def answer_to(stage: Stage, body: bytes, key: str, *scenes: Scene) -> Rece
     return await stage.ask(body, authorization=f"Bearer {key}")
 
 
-def counting(ratio: float) -> Scene:
-    """An upstream that counts so many tokens for one of ours."""
-
-    async def scene(connection: Any, request: Any) -> None:
-        tokens = int(estimate(request.body) * ratio)
-        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        await saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode(), JSON)(connection, request)
-
-    return scene
-
-
 async def test_a_ratio_of_one_key_leaves_nothing_of_another_ones_prompt_out(stage: Stage) -> None:
     for _ in range(4):
-        await answer_to(stage, conversation(8_000), "one", counting(2.6))
+        await answer_to(stage, conversation(8_000), "one", counting(count=times(2.6)))
     await answer_to(stage, conversation(30_000), "two", accepting)
     assert estimate(stage.model.bodies[0]) > 29_000
     await answer_to(stage, conversation(30_000), "one", accepting)
@@ -45,7 +34,7 @@ async def test_a_ratio_of_one_key_leaves_nothing_of_another_ones_prompt_out(stag
 
 async def test_clients_without_a_key_are_one_key(stage: Stage) -> None:
     for ratio in (1.5, 1.5, 1.5):
-        stage.model.plays(counting(ratio))
+        stage.model.plays(counting(count=times(ratio)))
         await stage.ask(conversation(8_000))
     stage.model.plays(accepting)
     await stage.ask(conversation(30_000))
@@ -74,7 +63,7 @@ async def test_what_fits_by_the_vocabulary_but_not_by_the_upstreams_own_counts_i
 ) -> None:
     async with staged(tmp_path, **window(10_000)) as stage:
         for _ in range(4):
-            await answer_to(stage, conversation(9_000, model="gpt-4o"), "one", counting(1.4))
+            await answer_to(stage, conversation(9_000, model="gpt-4o"), "one", counting(count=times(1.4)))
         body = conversation(11_000, model="gpt-4o")
         answer = await answer_to(stage, body, "one", accepting)
         assert (answer.status, answer.attempts) == (200, "1")
@@ -128,14 +117,10 @@ async def test_images_that_are_refused_under_a_condition_are_sent_again(tmp_path
 
 
 async def test_a_silent_cut_of_one_key_cuts_no_prompt_of_another(tmp_path: Path) -> None:
-    def cut(tokens: int) -> Scene:
-        usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
-        return saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode(), JSON)
-
     async with staged(tmp_path, defaults={"context_window": 40_000}) as stage:
         for _ in range(3):
-            await answer_to(stage, conversation(7_000), "one", counting(1.0))
-        await answer_to(stage, conversation(20_000), "one", cut(8_192), accepting)
+            await answer_to(stage, conversation(7_000), "one", counting())
+        await answer_to(stage, conversation(20_000), "one", counted(8_192), accepting)
         assert estimate(stage.model.bodies[1]) < 8_192
         await answer_to(stage, conversation(20_000), "two", accepting)
         assert estimate(stage.model.bodies[0]) > 19_000

@@ -10,17 +10,21 @@ import contextlib
 import io
 import json
 import logging
+import re
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 import structlog
 
 from proxy.app import create_app
 from proxy.config import Settings
+from proxy.shell.models import Learning
 from support.serving import serving
 from support.upstream import ScriptedModel, listening
 from support.waiting import PATIENCE_SECONDS, wait_until
@@ -154,6 +158,13 @@ def one_call(text: str, name: str = "bash", **members: Any) -> dict[str, Any]:
     }
 
 
+def cut(world: World, text: str, key: str = KEY) -> str:
+    """The name of the artifact that a request with this result leaves."""
+    assert world.ask(one_call(text), key=key).status_code == 200
+    found = re.findall(r"tool_bash_[0-9a-f]{16}\.\w+", world.upstream.last.messages[3]["content"])
+    return str(found[0])
+
+
 def growing(turns: int, task: str) -> dict[str, Any]:
     """A request after so many calls, whose results have lines that begin with the first word of the task."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": task}]
@@ -170,3 +181,23 @@ def at(world: World, path: str, method: str = "GET", *, proxy: int = 0, **given:
 def long_text(lines: int, word: str = "line") -> str:
     """Lines that are all different."""
     return "".join(f"{word} {number}: value {number * 7919 % 10007}\n" for number in range(lines))
+
+
+class Day:
+    """The clock of all that is learned."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.began = self.now = time.time()
+        self.made: list[Learning] = []
+        monkeypatch.setattr("proxy.shell.models.profiles.Learning", self._learning)
+
+    def _learning(self, *args: Any, **more: Any) -> Learning:
+        self.made.append(Learning(*args, **more, clock=lambda: self.now))
+        return self.made[-1]
+
+    def pass_to(self, hours: float) -> None:
+        """Move on, and wait until all processes know the same, as they do within seconds."""
+        self.now = self.began + hours * 3600
+        for one in self.made:
+            one.refresh()  # as the application does every few seconds
+        wait_until(lambda: all(one.known == self.made[0].known for one in self.made))

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from proxy.core.tokens import ByteClassCounter
+from support.upstream import Scene
+from support.upstream.scenes import COMPLETION, accepting, saying
+from support.upstream.sockets import Connection, Request
 
 SYSTEM = "You are a careful agent. Answer briefly."
 QUESTION = "Which of the lines above names the failing unit?"
@@ -135,3 +140,35 @@ def edited_request() -> bytes:
 def window(tokens: int, **more: Any) -> dict[str, Any]:
     """Settings in which every model has this window by configuration."""
     return {"models": [{"match": "*", "context_window": tokens}], **more}
+
+
+def counted(tokens: int) -> Scene:
+    """A completion whose prompt had so many tokens."""
+    usage = {"prompt_tokens": tokens, "completion_tokens": 2, "total_tokens": tokens + 2}
+    return saying(200, json.dumps({**json.loads(COMPLETION), "usage": usage}).encode())
+
+
+def times(ratio: float) -> Callable[[bytes], float]:
+    """A count of so many tokens for one of the estimate's."""
+    return lambda body: ratio * estimate(body)
+
+
+def limited(
+    limit: float,
+    refused: Callable[[int], Scene],
+    *,
+    count: Callable[[bytes], float] = estimate,
+    taken: Callable[[int], Scene] = lambda _: accepting,
+) -> Scene:
+    """A model server that takes requests up to this limit, by its count; both answers are made for what it counted."""
+
+    async def scene(connection: Connection, request: Request) -> None:
+        seen = int(count(request.body))
+        await (refused if seen > limit else taken)(seen)(connection, request)
+
+    return scene
+
+
+def counting(limit: float = math.inf, *, count: Callable[[bytes], float] = estimate) -> Scene:
+    """A model server with this window that says what it counted, in refusals and in usage."""
+    return limited(limit, lambda tokens: saying(400, too_long(int(limit), tokens)), count=count, taken=counted)
