@@ -91,14 +91,9 @@ def test_a_base_url_must_be_one(url):
     ]
 
 
-@pytest.mark.parametrize("mode", ["on", "off"])
-def test_yaml_reads_an_unquoted_mode_as_true_or_false(mode, config):
-    assert load(config(f"mode: {mode}")).mode == mode
-
-
-@pytest.mark.parametrize("history", ["heal", "off"])
-def test_so_is_an_unquoted_off_for_the_history(history, config):
-    assert load(config(f"history: {history}")).history == history
+@pytest.mark.parametrize(("name", "stated"), [("mode", "on"), ("mode", "off"), ("history", "heal"), ("history", "off")])
+def test_on_and_off_that_yaml_reads_as_true_and_false_need_no_quotes(name, stated, config):
+    assert getattr(load(config(f"{name}: {stated}")), name) == stated
 
 
 def test_a_newline_behind_a_key_as_secrets_in_files_have_it_is_no_part_of_it(monkeypatch):

@@ -39,6 +39,7 @@ def test_a_refusal_begins_as_openai_s_does_and_says_what_takes_the_room_and_what
     assert reported.index("messages[0]") < reported.index("messages[1]")
     assert {"en": "Shorten the largest of these", "zh": "请缩短其中最大的部分"}[language] in reported
     assert "secret" not in reported
+    assert "ENABLE_TOOL_SEARCH" not in reported, "there are no tools"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +106,12 @@ def test_a_message_without_a_role_is_reported_like_others():
     assert "messages[0] (?, " in OversizedPlan(planned([{"content": "x"}], pipeline(Budget(1))), "m", 10).message("en")
 
 
-@pytest.mark.parametrize("language", ["en", "zh"])
-def test_a_second_refusal_says_how_far_it_was_cut(language):
-    assert "12,345" in refused_twice(12_345, language)
+@pytest.mark.parametrize(("language", "new"), [("en", "begin a new conversation"), ("zh", "新")])
+def test_a_second_refusal_says_how_far_it_was_cut_and_names_the_reply_limit_first(language, new):
     assert "900" not in refused_twice(12_345, language)
+    message = refused_twice(12_345, language, 900)
+    assert "12,345" in message
+    assert message.index("900") < message.index(new)
 
 
 @pytest.mark.parametrize(
@@ -160,12 +163,6 @@ def test_no_part_is_larger_than_the_whole(window, ratio, is_stated, prompt):
     assert sum(int(part.replace(",", "")) for part in parts) <= whole
 
 
-def test_a_refusal_names_the_reply_limit_first_and_says_that_a_new_conversation_helps():
-    message = refused_twice(12_345, "en", 900)
-    assert "Lower the reply limit of 900 tokens first." in message
-    assert message.index("900") < message.index("begin a new conversation")
-
-
 @pytest.mark.parametrize(
     ("language", "page"),
     [("en", "a page of read_file after messages[2] ("), ("zh", "messages[2] 之后的一页 read_file（")],
@@ -211,8 +208,3 @@ def test_an_agent_whose_system_text_and_tools_alone_are_over_the_window_gets_bot
     assert "4,000" in reported.partition("messages[0]")[2]
     assert way_out in reported
     assert "ENABLE_TOOL_SEARCH=true" in reported
-
-
-def test_a_request_without_tools_gets_no_advice_about_them():
-    _, reported = refused()
-    assert "ENABLE_TOOL_SEARCH" not in reported

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from proxy.errors import UpstreamUnreachable
 from proxy.shell.relay import HELD_BYTES, PeekedResponse
 from proxy.shell.relay.peeking import QUIET_BYTES
+from proxy.wire import Wire
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 from proxy.wire.responses import RESPONSES
 
@@ -45,8 +46,14 @@ class FakeAnswer:
         self.closed += 1
 
 
-def held(answer: FakeAnswer) -> PeekedResponse:
-    return PeekedResponse.of(answer, CHAT_COMPLETIONS)  # type: ignore[arg-type] # it has all that is used
+async def looked(
+    pieces: Sequence[bytes | Exception], *described: Any, wire: Wire = CHAT_COMPLETIONS
+) -> tuple[FakeAnswer, PeekedResponse]:
+    """An upstream's answer, and what the client gets of it, after the look."""
+    upstream = FakeAnswer(pieces, *described)
+    answer = PeekedResponse.of(upstream, wire)  # type: ignore[arg-type] # it has all that is used
+    await answer.look()
+    return upstream, answer
 
 
 async def collected(answer: PeekedResponse) -> list[bytes]:
@@ -54,9 +61,7 @@ async def collected(answer: PeekedResponse) -> list[bytes]:
 
 
 async def test_of_a_stream_no_more_is_read_than_its_first_event_that_says_something() -> None:
-    upstream = FakeAnswer([b": wait\n\n", b"event: x\n", b"data: 1\n", b"\n", b"data: 2\n\n"], EVENTS)
-    answer = held(upstream)
-    await answer.look()
+    upstream, answer = await looked([b": wait\n\n", b"event: x\n", b"data: 1\n", b"\n", b"data: 2\n\n"], EVENTS)
     assert (upstream.read, answer.evidence) == (4, b": wait\n\nevent: x\ndata: 1\n\n")
     assert await collected(answer) == [b": wait\n\n", b"event: x\n", b"data: 1\n", b"\n", b"data: 2\n\n"]
 
@@ -70,9 +75,9 @@ async def test_of_a_stream_no_more_is_read_than_its_first_event_that_says_someth
     ],
 )
 async def test_an_event_that_holds_nothing_does_not_end_the_look(nothing: bytes) -> None:
-    upstream = FakeAnswer([nothing, nothing, b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', b"more"], EVENTS)
-    answer = held(upstream)
-    await answer.look()
+    upstream, answer = await looked(
+        [nothing, nothing, b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n', b"more"], EVENTS
+    )
     assert (upstream.read, answer.is_whole) == (3, False)
 
 
@@ -81,51 +86,40 @@ async def test_an_event_that_holds_nothing_does_not_end_the_look(nothing: bytes)
     [b"data: [DONE]\n\n", b'data: {"choices":[],"usage":{"prompt_tokens":3}}\n\n', b'data: {"error":"no"}\n\n'],
 )
 async def test_an_end_a_usage_or_an_error_ends_the_look(something: bytes) -> None:
-    upstream = FakeAnswer([b"data: {}\n\n", something, b"data: 2\n\n"], EVENTS)
-    answer = held(upstream)
-    await answer.look()
+    upstream, _ = await looked([b"data: {}\n\n", something, b"data: 2\n\n"], EVENTS)
     assert upstream.read == 2
 
 
 async def test_a_short_body_is_read_whole() -> None:
-    upstream = FakeAnswer([b'{"error"', b": 1}"])
-    answer = held(upstream)
-    await answer.look()
+    upstream, answer = await looked([b'{"error"', b": 1}"])
     assert (upstream.read, answer.evidence, answer.is_whole) == (2, b'{"error": 1}', True)
 
 
 async def test_of_a_long_body_only_the_beginning_is_held() -> None:
-    upstream = FakeAnswer([b"x" * 1_000] * 500)
-    answer = held(upstream)
-    await answer.look()
+    upstream, answer = await looked([b"x" * 1_000] * 500)
     assert upstream.read == -(-HELD_BYTES // 1_000)
     assert len(b"".join(await collected(answer))) == 500_000
 
 
 async def test_a_stream_that_never_says_anything_is_not_held_for_ever() -> None:
-    upstream = FakeAnswer([b": wait\n\n"] * 20_000, EVENTS)
-    answer = held(upstream)
-    await answer.look()
+    upstream, _ = await looked([b": wait\n\n"] * 20_000, EVENTS)
     assert upstream.read == -(-HELD_BYTES // 8)
 
 
 async def test_a_stream_without_an_event_leaves_nothing_to_judge() -> None:
-    answer = held(FakeAnswer([], EVENTS))
-    await answer.look()
+    _, answer = await looked([], EVENTS)
     assert (answer.evidence, await collected(answer)) == (b"", [])
 
 
 @given(st.lists(st.binary(min_size=1, max_size=50) | st.sampled_from([b"data: 1\n\n", b"\r", b"\n"]), max_size=30))
 async def test_whatever_comes_passes_byte_for_byte(pieces: list[bytes]) -> None:
     for headers in (JSON, EVENTS, ((b"content-encoding", b"gzip"), *EVENTS)):
-        answer = held(FakeAnswer(pieces, headers))
-        await answer.look()
+        _, answer = await looked(pieces, headers)
         assert await collected(answer) == pieces
 
 
 async def test_an_answer_that_breaks_off_breaks_off_for_the_client_too() -> None:
-    answer = held(FakeAnswer([b"data: 1\n\n", b"data: 2\n\n", UpstreamUnreachable("gone")], EVENTS))
-    await answer.look()
+    _, answer = await looked([b"data: 1\n\n", b"data: 2\n\n", UpstreamUnreachable("gone")], EVENTS)
     pieces = answer.chunks()
     assert [await anext(pieces), await anext(pieces)] == [b"data: 1\n\n", b"data: 2\n\n"]
     with pytest.raises(UpstreamUnreachable):
@@ -134,7 +128,7 @@ async def test_an_answer_that_breaks_off_breaks_off_for_the_client_too() -> None
 
 async def test_an_answer_that_breaks_off_before_it_can_be_judged_is_no_answer() -> None:
     with pytest.raises(UpstreamUnreachable):
-        await held(FakeAnswer([b'{"er', UpstreamUnreachable("gone")])).look()
+        await looked([b'{"er', UpstreamUnreachable("gone")])
 
 
 @pytest.mark.parametrize(
@@ -152,23 +146,19 @@ async def test_an_answer_that_breaks_off_before_it_can_be_judged_is_no_answer() 
 async def test_what_the_upstream_counted_is_read_at_the_end_of_its_answer(
     pieces: list[bytes], counted: int | None
 ) -> None:
-    answer = held(FakeAnswer(pieces, EVENTS))
-    await answer.look()
+    _, answer = await looked(pieces, EVENTS)
     await collected(answer)
     assert (answer.counted and answer.counted.prompt) == counted
 
 
 async def test_what_a_model_wrote_long_before_the_end_is_not_taken_for_a_count() -> None:
-    answer = held(FakeAnswer([b'{"prompt_tokens": 7, "x": "' + b"y" * 5_000 + b'"}']))
-    await answer.look()
+    _, answer = await looked([b'{"prompt_tokens": 7, "x": "' + b"y" * 5_000 + b'"}'])
     await collected(answer)
     assert answer.counted is None
 
 
 async def test_closing_closes_the_upstreams_answer() -> None:
-    upstream = FakeAnswer([b"data: 1\n\n", b"data: 2\n\n"], EVENTS)
-    answer = held(upstream)
-    await answer.look()
+    upstream, answer = await looked([b"data: 1\n\n", b"data: 2\n\n"], EVENTS)
     await answer.aclose()
     assert (upstream.closed, upstream.read) == (1, 1)
 
@@ -176,24 +166,19 @@ async def test_closing_closes_the_upstreams_answer() -> None:
 @pytest.mark.parametrize("status", [400, 429, 500])
 async def test_status_and_headers_are_the_upstreams(status: int) -> None:
     headers: Any = [*JSON, (b"retry-after", b"3")]
-    answer = held(FakeAnswer([b"{}"], headers, status))
-    await answer.look()
+    _, answer = await looked([b"{}"], headers, status)
     assert (answer.status, answer.headers) == (status, headers)
 
 
 async def test_events_that_repeat_a_long_request_do_not_end_the_look() -> None:
     repeated = b'data: {"type":"response.created","response":{"instructions":"' + b"x" * HELD_BYTES + b'"}}\n\n'
     refusal = b'data: {"type":"response.failed"}\n\n'
-    upstream = FakeAnswer([repeated, repeated, refusal, b"more"], EVENTS)
-    answer = PeekedResponse.of(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
-    await answer.look()
+    upstream, answer = await looked([repeated, repeated, refusal, b"more"], EVENTS, wire=RESPONSES)
     assert (upstream.read, answer.judged.endswith(refusal)) == (3, True)
     assert await collected(answer) == [repeated, repeated, refusal, b"more"]
 
 
 async def test_events_that_say_nothing_are_not_held_for_ever() -> None:
     quiet = b'data: {"type":"response.in_progress","x":"' + b"x" * 10_000 + b'"}\n\n'
-    upstream = FakeAnswer([quiet] * 1_000, EVENTS)
-    answer = PeekedResponse.of(upstream, RESPONSES)  # type: ignore[arg-type] # it has all that is used
-    await answer.look()
+    upstream, _ = await looked([quiet] * 1_000, EVENTS, wire=RESPONSES)
     assert upstream.read == -(-QUIET_BYTES // len(quiet))

@@ -259,21 +259,21 @@ FREED_BY_A_THREAD = """if True:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
-def test_what_a_thread_has_freed_can_be_given_back():
-    held = {
-        how: int(subprocess.run([sys.executable, "-c", FREED_BY_A_THREAD, how], check=True, capture_output=True).stdout)
-        for how in ("one heap", "a heap each")
-    }
-    assert held["one heap"] < 2_000_000 < 8_000_000 < held["a heap each"]
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
-def test_large_blocks_of_memory_leave_no_holes():
-    held = {
-        how: int(subprocess.run([sys.executable, "-c", HOLES, how], check=True, capture_output=True).stdout)
-        for how in ("apart", "as it comes")
-    }
-    assert held["apart"] < 10_000_000 < 80_000_000 < held["as it comes"]
+@pytest.mark.parametrize(
+    ("program", "tuned", "untuned", "most", "least"),
+    [
+        (FREED_BY_A_THREAD, "one heap", "a heap each", 2_000_000, 8_000_000),
+        (HOLES, "apart", "as it comes", 10_000_000, 80_000_000),
+    ],
+    ids=["what a thread has freed can be given back", "large blocks leave no holes"],
+)
+def test_of_memory(program, tuned, untuned, most, least):
+    ran = (
+        subprocess.run([sys.executable, "-c", program, how], check=True, capture_output=True)
+        for how in (tuned, untuned)
+    )
+    held, held_untuned = (int(one.stdout) for one in ran)
+    assert held < most < least < held_untuned
 
 
 class _Held:

@@ -39,15 +39,15 @@ async def talking():
         yield upstream, seen
 
 
+async def body_of(answer):
+    return b"".join([piece async for piece in answer.chunks()])
+
+
 async def whole(answer):
     try:
-        return b"".join([piece async for piece in answer.chunks()])
+        return await body_of(answer)
     finally:
         await answer.aclose()
-
-
-async def whole_body(answer):
-    return b"".join([piece async for piece in answer.chunks()])
 
 
 async def post(upstream, body=b"{}", headers=()):
@@ -59,13 +59,11 @@ async def post(upstream, body=b"{}", headers=()):
 
 
 async def test_a_request_goes_out_as_it_came():
-    seen: list[Request] = []
     headers = [(b"x-r", b"1"), (b"authorization", b"Bearer k"), (b"x-r", b"2"), (b"user-agent", b"me/1"), (b"te", b"x")]
-    async with SocketServer(answering(OK, seen=seen)) as scripted, opened(scripted.base_url) as upstream:
+    async with talking() as (upstream, seen):
         assert await post(upstream, b'{"a": 1}', [*headers, (b"content-length", b"999"), (b"host", b"proxy")]) == b"ok"
     (request,) = seen
-    assert request.line == b"POST /v1/chat/completions HTTP/1.1"
-    assert request.body == b'{"a": 1}'
+    assert (request.line, request.body) == (b"POST /v1/chat/completions HTTP/1.1", b'{"a": 1}')
     own = [pair for pair in request.headers if pair[0] not in (b"host", b"content-length", LOOP_HEADER)]
     assert own == [pair for pair in headers if pair[0] != b"te"]
     assert request.values(b"content-length") == [b"8"]
@@ -81,18 +79,13 @@ async def test_nothing_is_added_to_a_request_but_by_what_it_is_known_when_it_com
 
 
 @pytest.mark.parametrize(
-    "target", [b"/a//b+c%2Fd?q=a+b%20c&x", b"/a/../b", b"/a/%2e%2e/b", b"/a|b?q='\"", b"/a?x=%zz&y=%c3%a9"]
+    "target",
+    [b"/a//b+c%2Fd?q=a+b%20c&x", b"/a/../b", b"/a/%2e%2e/b", b"/a|b?q='\"", b"/a?x=%zz&y=%c3%a9", "/é".encode()],
 )
-async def test_path_and_query_are_not_normalised(target):
+async def test_path_and_query_are_not_normalised_and_only_bytes_that_no_url_may_hold_escaped(target):
     async with talking() as (upstream, seen):
         await whole(await upstream.send("GET", target, [], None))
-    assert seen[0].line == b"GET /v1" + target + b" HTTP/1.1"
-
-
-async def test_bytes_that_no_url_may_hold_are_escaped():
-    async with talking() as (upstream, seen):
-        await whole(await upstream.send("GET", "/é".encode(), [], None))
-    assert seen[0].line == b"GET /v1/%C3%A9 HTTP/1.1"
+    assert seen[0].line == b"GET /v1" + target.replace("é".encode(), b"%C3%A9") + b" HTTP/1.1"
 
 
 async def test_a_streamed_upload_keeps_its_length_when_it_was_announced():
@@ -180,21 +173,27 @@ async def test_repeated_headers_stay_and_no_cookie_is_kept():
     assert seen[1].values(b"cookie") == []
 
 
-async def test_compressed_answers_pass_as_they_are():
-    packed = gzip.compress(b"hello")
-    head = b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
-    async with SocketServer(answering(head + packed)) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("GET", b"/x", [], None)
-        assert (b"content-encoding", b"gzip") in answer.headers
-        assert await whole(answer) == packed
+HELLO = gzip.compress(b"hello")
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 500
+MANY = [(b"x-long", b"v" * 60_000), *((b"x-%d" % number, b"v" * 50) for number in range(80))]
+RESPONSES = {
+    "compressed it passes as it is": (b"", 200, [(b"content-encoding", b"gzip")], HELLO),
+    "a redirect is the client's to follow": (b"", 307, [(b"location", b"/else")], b""),
+    "an interim one is passed over": (INTERIM, 200, [], b"ok"),
+    "64 kilobytes of headers pass": (b"", 200, MANY, b""),
+}
 
 
-async def test_redirects_are_the_clients_to_follow():
-    answer = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: /else\r\ncontent-length: 0\r\n\r\n"
-    async with SocketServer(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
+@pytest.mark.parametrize(("before", "status", "headers", "body"), RESPONSES.values(), ids=RESPONSES)
+async def test_a_response_comes_as_it_is(before, status, headers, body):
+    headers = [*headers, (b"content-length", b"%d" % len(body))]
+    head = b"HTTP/1.1 %d X\r\n" % status + b"".join(b"%b: %b\r\n" % pair for pair in headers)
+    async with (
+        SocketServer(answering(before + head + b"\r\n" + body)) as scripted,
+        opened(scripted.base_url) as upstream,
+    ):
         found = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
-        await found.aclose()
-    assert (found.status, (b"location", b"/else") in found.headers) == (307, True)
+        assert (found.status, found.headers, await whole(found)) == (status, headers, body)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -207,22 +206,6 @@ async def test_a_server_that_hangs_up_at_once_gets_one_connection(method):
             with pytest.raises(UpstreamUnreachable, match="cannot be reached"):
                 await upstream.send(method, b"/models", [], Outgoing(b"{}"))
             assert server.connections == sends
-
-
-async def test_interim_answers_are_passed_over():
-    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n" * 500
-    async with SocketServer(answering(interim + OK)) as scripted, opened(scripted.base_url) as upstream:
-        answer = await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
-        assert (answer.status, await whole(answer)) == (200, b"ok")
-
-
-async def test_64_kilobytes_of_headers_pass():
-    lines = b"x-long: %b\r\n" % (b"v" * 60_000) + b"".join(b"x-%d: %b\r\n" % (n, b"v" * 50) for n in range(80))
-    answer = b"HTTP/1.1 200 OK\r\n" + lines + b"content-length: 0\r\n\r\n"
-    async with SocketServer(answering(answer)) as scripted, opened(scripted.base_url) as upstream:
-        found = await upstream.send("GET", b"/x", [], None)
-        await found.aclose()
-    assert len(found.headers) == 82
 
 
 async def test_300_streams_run_at_once():
@@ -291,7 +274,7 @@ async def test_a_connection_is_used_again_when_what_was_left_of_a_body_came_soon
 
     async with SocketServer(lingering) as scripted, opened(scripted.base_url) as upstream:
         answer = await upstream.send("POST", b"/chat/completions", [], Outgoing(b"{}"))
-        reading = asyncio.create_task(whole_body(answer))
+        reading = asyncio.create_task(body_of(answer))
         await asyncio.sleep(0)
         reading.cancel()  # as when a client leaves
         await asyncio.gather(reading, return_exceptions=True)
@@ -361,35 +344,21 @@ async def test_what_an_idle_connection_says_is_no_answer_to_the_next_request(is_
         assert scripted.connections == 2
 
 
-async def test_a_request_that_may_be_repeated_is_sent_once_more_if_its_connection_closes():
+@pytest.mark.parametrize(("method", "is_repeated"), [("GET", True), ("POST", False)])
+async def test_only_what_may_be_repeated_is_sent_once_more_if_its_connection_closes(method, is_repeated):
     requests = []
 
     async def script(connection):
-        requests.append(await connection.request())
-        if len(requests) == 2:
-            await connection.send(OK)
+        for _ in range(2):
+            requests.append(await connection.request())
+            if len(requests) != 2:
+                await connection.send(OK)
 
     async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
-        assert await whole(await upstream.send("GET", b"/models", [], None)) == b"ok"
-    assert len(requests) == 2
-
-
-async def test_a_post_that_may_have_been_taken_is_not_sent_twice():
-    requests = 0
-
-    async def script(connection):
-        nonlocal requests
-        await connection.request()
-        requests += 1
-        await connection.send(OK)
-        await connection.request()
-        requests += 1
-
-    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
-        await post(upstream)
-        with pytest.raises(UpstreamUnreachable):
-            await post(upstream)
-    assert requests == 2
+        await whole(await upstream.send(method, b"/models", [], None))
+        with contextlib.nullcontext() if is_repeated else pytest.raises(UpstreamUnreachable):
+            assert await whole(await upstream.send(method, b"/models", [], None)) == b"ok"
+    assert len(requests) == (3 if is_repeated else 2)
 
 
 async def test_a_connection_whose_answer_came_before_its_request_was_taken_is_not_used_again():
@@ -489,19 +458,15 @@ async def test_no_answer_or_no_http_is_unreachable_and_quotes_nothing(answer):
     assert caught.value.message.endswith("it closed the connection" if answer in (b"", b"HTTP/1.1 200") else INVALID)
 
 
-async def test_a_closed_port_is_unreachable_and_says_so():
+async def test_a_closed_port_and_a_name_that_does_not_exist_are_unreachable():
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
-        async with opened(f"http://127.0.0.1:{bound.getsockname()[1]}/v1") as upstream:
-            with pytest.raises(UpstreamUnreachable, match="Connection refused") as caught:
-                await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], Outgoing(b"{}"))
-    assert SECRET not in caught.value.message
-
-
-async def test_a_name_that_does_not_exist_is_unreachable():
-    async with opened("http://model.invalid/v1") as upstream:
-        with pytest.raises(UpstreamUnreachable, match=r"the upstream http://model\.invalid cannot be reached"):
-            await post(upstream)
+        port = bound.getsockname()[1]
+        for host, why in ((f"127.0.0.1:{port}", "Connection refused"), ("model.invalid", "invalid cannot be reached")):
+            async with opened(f"http://{host}/v1") as upstream:
+                with pytest.raises(UpstreamUnreachable, match=why) as caught:
+                    await upstream.send("POST", b"/x?key=" + SECRET.encode(), [], Outgoing(b"{}"))
+            assert SECRET not in caught.value.message
 
 
 def resolving(monkeypatch, look_up):
@@ -513,15 +478,11 @@ def resolving(monkeypatch, look_up):
     monkeypatch.setattr(socket, "getaddrinfo", found)
 
 
-def port_of(scripted):
-    return int(scripted.base_url.split(":")[2].partition("/")[0])
-
-
 async def test_a_name_that_moved_is_looked_up_again_when_its_address_takes_no_connection(monkeypatch):
     async with SocketServer(answering(OK)) as scripted:
         with socket.socket() as closed:
             closed.bind(("127.0.0.1", 0))
-            ports = iter([closed.getsockname()[1], port_of(scripted)])
+            ports = iter([closed.getsockname()[1], scripted.port])
             resolving(monkeypatch, lambda: next(ports))
             async with opened("http://model.test/v1") as upstream:
                 assert await post(upstream) == b"ok"
@@ -536,7 +497,7 @@ async def test_a_look_up_that_hangs_ends_and_the_next_request_begins_another(mon
 
     async with SocketServer(answering(OK)) as scripted:
         look_ups = iter([hang])
-        resolving(monkeypatch, lambda: next(look_ups, lambda: port_of(scripted))())
+        resolving(monkeypatch, lambda: next(look_ups, lambda: scripted.port)())
         async with opened("http://model.test/v1") as upstream:
             with monkeypatch.context() as short:
                 short.setattr("proxy.shell.upstream.connections._LOOK_UP_SECONDS", 0.05)
