@@ -12,7 +12,7 @@ import pytest
 from obstore.exceptions import GenericError
 from support.azure_server import azure_server, new_container
 from support.gcs_server import gcs_server, new_google_bucket
-from support.journey import KEY, long_text, one_call
+from support.journey import KEY, at, long_text, one_call
 from support.s3_server import new_bucket, s3_server
 
 LONG = long_text(5_000, "word")
@@ -51,41 +51,32 @@ def test_what_one_replica_cuts_the_other_gives_back_to_the_same_key_only(
     )
     assert reported is not None
     assert str(tmp_path) not in first.body.decode()
-    other = world.proxies[1].removesuffix("/v1")
-    mine = {"authorization": f"Bearer {KEY}"}
-    assert world.client.get(f"{other}/artifacts/{reported[1]}", headers=mine).content == LONG.encode()
-    assert "word 4000: " in world.client.get(f"{other}/artifacts/{reported[1]}?grep=word+4000:", headers=mine).text
+    path, mine = f"/artifacts/{reported[1]}", {"authorization": f"Bearer {KEY}"}
+    assert at(world, path, proxy=1, headers=mine).content == LONG.encode()
+    assert "word 4000: " in at(world, f"{path}?grep=word+4000:", proxy=1, headers=mine).text
     foreign = {"authorization": "Bearer sk-somebody-else"}
-    assert world.client.get(f"{other}/artifacts/{reported[1]}", headers=foreign).status_code == 404
+    assert at(world, path, proxy=1, headers=foreign).status_code == 404
     assert len(world.log("artifact_saved")) == 1
     assert not (tmp_path / "one" / "tool-output").exists()
 
 
-def test_a_bucket_that_fails_costs_a_request_nothing_but_the_cut(
-    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_bucket_that_fails_costs_a_request_nothing_but_the_cut_and_the_replica_stays_ready(
+    build: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
     world = build(artifacts={"url": "s3://kept"})
+    probe = at(world, "/readyz")
+    assert (probe.status_code, probe.json()["status"]) == (200, "ready")
+    assert probe.json()["unavailable"]["store"].startswith("the artifact store cannot be written: no connection")
     answer = world.ask(one_call(LONG))
     assert answer.status_code == 200
     assert world.upstream.last.messages[3]["content"] == LONG
-    name = "tool_bash_0123456789abcdef.txt"
-    read = world.client.get(world.proxies[0].removesuffix("/v1") + f"/artifacts/{name}")
+    read = at(world, "/artifacts/tool_bash_0123456789abcdef.txt")
     assert (read.status_code, read.json()["error"]["code"]) == (503, "artifact_store_unavailable")
     assert len(world.logged("artifact_store_failed")) == 1
     assert "canary" not in world.log_text
-
-
-def test_a_bucket_that_fails_is_a_note_and_the_replica_stays_ready(build: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary")
-    world = build(artifacts={"url": "s3://kept"})
-    probe = world.client.get(world.proxies[0].removesuffix("/v1") + "/readyz")
-    assert (probe.status_code, probe.json()["status"]) == (200, "ready")
-    assert probe.json()["unavailable"]["store"].startswith("the artifact store cannot be written: no connection")
 
 
 def test_a_replica_that_starts_without_its_bucket_uses_it_as_soon_as_it_answers(
@@ -131,18 +122,12 @@ def _named(world: Any) -> str:
 
 
 def _read(world: Any, name: str) -> int:
-    mine = {"authorization": f"Bearer {KEY}"}
-    status: int = world.client.get(
-        world.proxies[0].removesuffix("/v1") + f"/artifacts/{name}", headers=mine
-    ).status_code
-    return status
+    return at(world, f"/artifacts/{name}", headers={"authorization": f"Bearer {KEY}"}).status_code
 
 
 def test_two_replicas_over_a_folder_at_artifacts_url_give_back_what_either_cut(build: Any, tmp_path: Path) -> None:
     places = [{"data_dir": tmp_path / name} for name in ("one", "two")]
     world = build(artifacts={"url": f"file://{tmp_path}/shared"}, server=SHARED, proxies=places)
     world.ask(one_call(LONG))
-    name = _named(world)
-    mine = {"authorization": f"Bearer {KEY}"}
-    read = [world.client.get(f"{at.removesuffix('/v1')}/artifacts/{name}", headers=mine) for at in world.proxies]
-    assert [found.content for found in read] == [LONG.encode()] * 2
+    path, mine = f"/artifacts/{_named(world)}", {"authorization": f"Bearer {KEY}"}
+    assert [at(world, path, proxy=number, headers=mine).content for number in (0, 1)] == [LONG.encode()] * 2

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 from support import valid_responses
 from support.journey import World
+from support.messages_rounds import END, START, block
 from support.upstream import Answer, Rule, Sent, as_json
 
 SEAL = "gAAAAABsealed"
@@ -120,15 +121,8 @@ def test_reasoning_that_cannot_be_verified_is_left_out_after_the_refusal(build: 
 @pytest.mark.parametrize("part", ["text", "thinking"])
 @pytest.mark.parametrize("words", ["The error is in line 3.", "maximum context length exceeded"])
 def test_a_reply_after_the_repair_is_one_whatever_its_first_words_are(build: Any, part: str, words: str) -> None:
-    spoken = {"type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}
-    events = [
-        {"type": "message_start", "message": spoken},
-        {"type": "content_block_start", "index": 0, "content_block": {"type": part, part: ""}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": f"{part}_delta", part: words}},
-        {"type": "content_block_stop", "index": 0},
-        {"type": "message_stop"},
-    ]
-    stream = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+    delta = {"type": f"{part}_delta", part: words}
+    stream = START + block(0, {"type": part, part: ""}, delta) + END
     refusing = verifying(MESSAGES)
 
     def rule(request: Sent) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from support.media_samples import image_part
+from support.media_samples import PNG, image_part
 from support.overflow_stage import staged
 from support.overflow_words import (
     conversation,
@@ -55,9 +55,10 @@ def system_text(words: str, model: str = "m") -> bytes:
     return json.dumps({"model": model, "messages": [{"role": "system", "content": words}]}).encode()
 
 
-def looking(*parts: Any, role: str = "user") -> bytes:
+def looking(*parts: Any, role: str = "user", rules: str = "") -> bytes:
+    system = [{"role": "system", "content": rules}] if rules else []
     content = [{"type": "text", "text": "Look."}, *parts]
-    return json.dumps({"model": "blind", "messages": [{"role": role, "content": content}]}).encode()
+    return json.dumps({"model": "blind", "messages": [*system, {"role": role, "content": content}]}).encode()
 
 
 def choices(*found: Any, **members: Any) -> bytes:
@@ -138,6 +139,15 @@ DOWN, SILENT = b'{"error": "down"}', saying(400, b"  ", JSON, "x-refusal: its ow
 OVER_A_RATE = tokens_per_minute(600, "Requested 9000")
 WAITS = {413: tokens_per_minute(6_000, "Requested 5000"), 429: tokens_per_minute(6_000, "Used 5034, Requested 1443")}
 
+OF_ITS_CONTENT = [
+    openai_error("Invalid 'messages[3].content': unexpected value"),
+    openai_error("Messages with role tool must be a response to a preceding message with tool_calls"),
+    b"",
+]
+WORDLESS = (400, 413, 422, 429, 500, 502, 503, 529)
+TOO_MANY_BYTES = b'{"message":"request entity too large","type":"entity.too.large"}'
+OF_RULES = looking(*[image_part(PNG * 300)] * 2, rules="These are the rules of the house. " * 20_000)
+
 GPT = {"by bytes": conversation(30_000, model="gpt-4o"), "by its tokenizer": conversation(60_000, model="gpt-4o")}
 
 TURNS = {
@@ -157,6 +167,13 @@ TURNS = {
     "edited, and refused without a word": Turn(
         [saying(400, b""), saying(400, b"still no")], b"still no", 400, edited_request(), {}, last=0
     ),
+    **{
+        f"edited, and refused for its content, {it}, {words!r}": Turn(
+            [saying(it, words), accepting], asks=edited_request(), settings=ROOMY, last=0
+        )
+        for it in (400, 422)
+        for words in OF_ITS_CONTENT
+    },
     "words about JSON for what came so": passes(500, NO_JSON, conversation(3_000), window(200_000)),
     "refusal, asked for without compression": cured(400, TOO_LONG, WHOLE, SMALL, accept_encoding="gzip, br"),
     "body said not to be compressed": cured(400, TOO_LONG, WHOLE, SMALL, content_encoding="identity"),
@@ -185,15 +202,14 @@ TURNS = {
         )
         for it, words in EMPTY_WORDS.items()
     },
-    # llama-cpp-python: https://github.com/abetlen/llama-cpp-python/issues/1498
-    "two empty streams": Turn(
-        [saying(200, b"", EVENTS)] * 2 + [accepting], STREAM, asks=conversation(4_500, stream=True), settings={}
-    ),
     "refusal, then nothing": Turn([REFUSED, saying(200, b"", EVENTS)], None, 502, STREAMED, error=EMPTY),
     "no choice, but a usage": passes(200, USED),
     "empty message": passes(200, NO_WORD),
     "stream that begins without a choice": streams(NO_CHOICE),
     "short, and answered with nothing": passes(200, b"{}", conversation(900)),
+    **{f"refused without a word, {it}": passes(it, b"", WHOLE, SMALL) for it in WORDLESS},
+    "small, and too many bytes": passes(413, TOO_MANY_BYTES, system_text("Hello.")),
+    "too many bytes that have to stay": passes(413, TOO_MANY_BYTES, OF_RULES, window(200_000)),
     "400 with a word": passes(400, openai_error("Unknown parameter: 'foo'.")),
     **{
         f"less is refused as well, {it}, {body!r}": Turn(

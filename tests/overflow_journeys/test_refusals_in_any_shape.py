@@ -115,14 +115,6 @@ async def test_a_look_alike_passes_byte_for_byte_after_one_send(stage: Stage, ro
     assert stage.model.bodies == [body]
 
 
-@in_one_loop
-@pytest.mark.parametrize("status", [400, 413, 422, 429, 500, 502, 503, 529])
-async def test_an_empty_refusal_passes_after_one_send(stage: Stage, status: int) -> None:
-    stage.model.plays(saying(status, b""))
-    answer = await stage.ask(conversation(9_500, model=f"snug/empty-{status}"))
-    assert (answer.status, answer.body, len(stage.model.bodies)) == (status, b"", 1)
-
-
 def test_the_matrix_is_as_large_as_it_claims() -> None:
     assert len(REFUSALS) >= 25
     assert len({row["source"] for row in REFUSALS}) >= 25

@@ -11,7 +11,6 @@ from support.overflow_words import (
     assert_valid,
     at_least,
     conversation,
-    edited_request,
     estimate,
     openai_error,
     raw_messages,
@@ -179,25 +178,3 @@ async def test_a_proxy_that_only_watches_passes_the_refusal_and_the_request_unto
         stage.model.plays(saying(400, too_long(8_000, 9_500)))
         answer = await stage.ask(body, x_context_proxy_mode=mode)
         assert (answer.status, answer.body, stage.model.bodies) == (400, too_long(8_000, 9_500), [body])
-
-
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        b'{"error": {"message": "Invalid \'messages[3].content\': unexpected value", "type": "invalid_request_error"}}',
-        b'{"error": {"message": "Messages with role tool must be a response to a preceding message with tool_calls"}}',
-        b"",
-    ],
-    ids=["field", "pairing", "empty"],
-)
-@pytest.mark.parametrize("status", [400, 422])
-async def test_an_edited_request_that_is_refused_for_its_content_goes_up_once_as_it_came(
-    stage: Stage, refusal: bytes, status: int
-) -> None:
-    body = edited_request()
-    stage.model.plays(saying(status, refusal), accepting)
-    answer = await stage.ask(body)
-    first, second = stage.model.bodies
-    assert (answer.status, answer.attempts) == (200, "2")
-    assert len(first) < len(body)
-    assert second == body

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from support.messages_rounds import END, START, event, text_block
 from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, estimate, window
 from support.upstream import Scene
@@ -20,46 +21,11 @@ from support.upstream.sockets import CHUNKED, Connection, Request, chunk
 SETTINGS = window(12_000)
 
 LINES = b"application/x-ndjson"
-CREATED = {"type": "response.created", "response": {"id": "resp_1", "object": "response", "output": []}}
-STARTED = {
-    "type": "message_start",
-    "message": {
-        "id": "msg_1",
-        "type": "message",
-        "role": "assistant",
-        "model": "m",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-        "usage": {"input_tokens": 10_300, "output_tokens": 1},
-    },
-}
-
-
-def event(data: dict[str, Any]) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (data["type"].encode(), json.dumps(data).encode())
-
-
-MESSAGE = b"".join(
-    map(
-        event,
-        (
-            STARTED,
-            {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Done."}},
-            {"type": "content_block_stop", "index": 0},
-            {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}},
-            {"type": "message_stop"},
-        ),
-    )
-)
+CREATED = event("response.created", response={"id": "resp_1", "object": "response", "output": []})
+MESSAGE = START + text_block(0, "Done.") + END
 ITEM = {"type": "message", "id": "m1", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
-RESPONSE = event(CREATED) + event(
-    {
-        "type": "response.completed",
-        "response": {"id": "resp_1", "object": "response", "status": "completed", "output": [ITEM]},
-    }
-)
+DONE = {"id": "resp_1", "object": "response", "status": "completed", "output": [ITEM]}
+RESPONSE = CREATED + event("response.completed", response=DONE)
 ROLE = b'{"model":"m","message":{"role":"assistant","content":""},"done":false}\n'
 LINE = b'{"model":"m","message":{"role":"assistant","content":"Done."},"done":true,"done_reason":"stop"}\n'
 CHAT_ROLE = b'data: {"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\n'
@@ -67,8 +33,8 @@ APIS = pytest.mark.parametrize(
     ("path", "quiet", "reply", "content_type"),
     [
         ("/v1/chat/completions", CHAT_ROLE, STREAM, b"text/event-stream"),
-        ("/v1/messages", event(STARTED), MESSAGE, b"text/event-stream"),
-        ("/v1/responses", event(CREATED), RESPONSE, b"text/event-stream"),
+        ("/v1/messages", START, MESSAGE, b"text/event-stream"),
+        ("/v1/responses", CREATED, RESPONSE, b"text/event-stream"),
         ("/api/chat", ROLE, LINE, LINES),
     ],
 )

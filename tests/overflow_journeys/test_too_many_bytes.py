@@ -103,14 +103,6 @@ async def test_a_second_refusal_for_bytes_passes_and_teaches_nothing(stage: Stag
     assert stage.model.bodies == [body]
 
 
-async def test_a_small_body_is_refused_as_it_is(tmp_path: Path) -> None:
-    async with staged(tmp_path) as stage:
-        body = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello."}]}).encode()
-        stage.model.plays(saying(413, REFUSALS["express"]))
-        answer = await stage.ask(body)
-        assert (answer.status, answer.attempts) == (413, "1")
-
-
 async def test_a_small_body_over_a_limit_that_is_stated_is_sent_once_more_under_it(stage: Stage) -> None:
     refusal = b'{"error":{"message":"Request body too large: the limit is 32768 bytes"}}'
     body = conversation(12_000, model="m")
@@ -121,15 +113,6 @@ async def test_a_small_body_over_a_limit_that_is_stated_is_sent_once_more_under_
     assert 20_000 < len(stage.model.bodies[1]) <= 32_768
     stage.model.plays(holding(32_768, refusal))
     assert (await stage.ask(body)).attempts == "1"
-
-
-async def test_a_body_that_cannot_get_much_smaller_is_refused_as_it_is(stage: Stage) -> None:
-    messages = json.loads(shots(2))["messages"]
-    system = {"role": "system", "content": "These are the rules of the house. " * 20_000}
-    body = json.dumps({"model": "m", "messages": [system, *messages]}).encode()
-    stage.model.plays(saying(413, REFUSALS["express"]))
-    answer = await stage.ask(body)
-    assert (answer.status, answer.attempts) == (413, "1")
 
 
 async def test_a_learned_limit_in_bytes_costs_no_further_send(stage: Stage) -> None:
