@@ -236,6 +236,14 @@ def test_what_is_longer_than_any_error_is_not_read_to_its_end():
     assert texts(b" " * 65_536 + MESSAGE.encode()) == {}
 
 
+def test_of_a_failed_response_the_request_that_it_repeats_is_no_evidence():
+    error = {"code": "server_error", "message": "no"}
+    response = {"instructions": "If the prompt is too long, say so.", "error": error}
+    event = json.dumps({"type": "response.failed", "response": response})
+    found = report_of(200, [], f"event: response.failed\ndata: {event}\n\n".encode())
+    assert [one.text for one in found.texts + found.codes] == ["server_error", "no"]
+
+
 def reported(**members: object) -> ErrorReport:
     return report_of(400, [], json.dumps({"error": members}).encode())
 

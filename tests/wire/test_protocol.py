@@ -99,42 +99,44 @@ def test_a_system_text_is_no_other_member(wire, name):
     assert not wire.long_members(parsed(wire, **{name: LONG}))
 
 
-@pytest.mark.parametrize(
-    ("wire", "members"),
-    [
-        (CHAT_COMPLETIONS, {"web_search_options": {"search_context_size": "low"}}),
-        (CHAT_COMPLETIONS, {"search_parameters": {"mode": "auto"}}),
-        (CHAT_COMPLETIONS, {"enable_search": True}),
-        (CHAT_COMPLETIONS, {"plugins": [{"id": "web"}]}),
-        (CHAT_COMPLETIONS, {"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "browser_search"}]}),
-        (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
-        (MESSAGES, {"tools": [{"type": "web_fetch_20250910", "name": LONG * 200}]}),
-        (MESSAGES, {"mcp_servers": [{"type": "url", "url": "https://x"}]}),
-        (MESSAGES, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
-        (RESPONSES, {"tools": [{"type": "mcp", "server_label": "x"}]}),
-        (RESPONSES, {"tools": [{"type": "file_search"}]}),
-        (RESPONSES, {"previous_response_id": "resp_1"}),
-    ],
-)
-def test_a_request_to_which_the_upstream_adds_is_known_by_its_members_and_tools(wire, members):
-    assert wire.adds_to_prompt(parsed(wire, **members))
+RUN_BY_THE_CLIENT = {"type": "function", "function": {"name": "search"}}
 
 
 @pytest.mark.parametrize(
-    ("wire", "members"),
+    ("adds", "wire", "members"),
     [
-        (CHAT_COMPLETIONS, {}),
-        (CHAT_COMPLETIONS, {"tools": None, "web_search_options": None, "enable_search": False, "plugins": []}),
-        (CHAT_COMPLETIONS, {"tools": [{"type": "function", "function": {"name": "search"}}, {"type": "custom"}, 7]}),
-        (CHAT_COMPLETIONS, {"tools": {"a": 1}}),
-        (CHAT_COMPLETIONS, {"tools": [{"type": 7, "function": {}}]}),
-        (MESSAGES, {"tools": [{"name": "ls", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}]}),
-        (MESSAGES, {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}),
-        (RESPONSES, {"tools": [{"type": "function", "name": "f"}, {"type": "local_shell"}]}),
+        (True, CHAT_COMPLETIONS, {"web_search_options": {"search_context_size": "low"}}),
+        (True, CHAT_COMPLETIONS, {"search_parameters": {"mode": "auto"}}),
+        (True, CHAT_COMPLETIONS, {"enable_search": True}),
+        (True, CHAT_COMPLETIONS, {"plugins": [{"id": "web"}]}),
+        (
+            True,
+            CHAT_COMPLETIONS,
+            {"tools": [RUN_BY_THE_CLIENT, {"type": "browser_search"}]},
+        ),
+        (True, MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        (True, MESSAGES, {"tools": [{"type": "web_fetch_20250910", "name": LONG * 200}]}),
+        (True, MESSAGES, {"mcp_servers": [{"type": "url", "url": "https://x"}]}),
+        (True, MESSAGES, {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+        (True, RESPONSES, {"tools": [{"type": "mcp", "server_label": "x"}]}),
+        (True, RESPONSES, {"tools": [{"type": "file_search"}]}),
+        (True, RESPONSES, {"previous_response_id": "resp_1"}),
+        (False, CHAT_COMPLETIONS, {}),
+        (False, CHAT_COMPLETIONS, {"tools": None, "web_search_options": None, "enable_search": False, "plugins": []}),
+        (
+            False,
+            CHAT_COMPLETIONS,
+            {"tools": [RUN_BY_THE_CLIENT, {"type": "custom"}, 7]},
+        ),
+        (False, CHAT_COMPLETIONS, {"tools": {"a": 1}}),
+        (False, CHAT_COMPLETIONS, {"tools": [{"type": 7, "function": {}}]}),
+        (False, MESSAGES, {"tools": [{"name": "ls", "input_schema": {}}, {"type": "bash_20250124", "name": "bash"}]}),
+        (False, MESSAGES, {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}}),
+        (False, RESPONSES, {"tools": [{"type": "function", "name": "f"}, {"type": "local_shell"}]}),
     ],
 )
-def test_a_request_whose_tools_the_client_runs_is_the_whole_prompt(wire, members):
-    assert not wire.adds_to_prompt(parsed(wire, **members))
+def test_a_request_to_which_the_upstream_adds_is_known_by_its_members_and_tools(adds, wire, members):
+    assert wire.adds_to_prompt(parsed(wire, **members)) is adds
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,6 @@ from support.strategies import (
     turn_by_turn,
     user,
 )
-from support.strategies import pipeline as text_pipeline
 
 from proxy.core.compaction import Budget, compaction_steps, last_resorts, plan
 from proxy.core.conversation import Reason, Size, size_of
@@ -222,7 +221,7 @@ def showing(images: int) -> tuple[RouteMedia, ...]:
 
 
 def sent(budget: Budget, history=HISTORY):
-    every = text_pipeline(budget)
+    every = pipeline(budget)
     step, *_ = compaction_steps(notices("en"), budget, showing, ByteClassCounter())
     made = planned(history, replace_in(every, local=(), compaction_steps=(step, *every.compaction_steps[1:])))
     return made, [b'"image_url"' in raw for raw in made.messages if b'"tool_call_id"' in raw]
@@ -334,13 +333,16 @@ def test_a_long_text_of_a_finished_turn_is_cut_in_its_middle_once(role):
     assert (edit.message, edit.at, edit.reason) == (0, ("content",), Reason.LONG_OLD_TEXT)
 
 
-@pytest.mark.parametrize("role", ["system", "developer", "tool", ""])
-def test_texts_of_others_stay(role):
-    assert edits({"role": role, "content": PASTED}, user("a"), ANSWER, user("next")) == []
-
-
-def test_the_last_user_message_and_what_follows_stay():
-    assert edits(user("a"), ANSWER, user(PASTED), {"role": "assistant", "content": PASTED}) == []
+@pytest.mark.parametrize(
+    "history",
+    [
+        *([{"role": role, "content": PASTED}, user("a"), ANSWER, user("next")] for role in ("system", "tool", "")),
+        [user("a"), ANSWER, user(PASTED), {"role": "assistant", "content": PASTED}],
+    ],
+    ids=["the operator's", "a tool's", "nobody's", "the last user message and what follows"],
+)
+def test_texts_of_others_and_of_the_turn_that_goes_on_stay(history):
+    assert edits(*history) == []
 
 
 def test_texts_that_are_not_so_long_stay():
@@ -365,12 +367,14 @@ def gone(made):
     return [edit.message for edit in made.edits if edit.reason is Reason.OLD_EXCHANGE]
 
 
-def test_a_cut_goes_down_to_the_low_mark_and_not_further():
-    budget = Budget(4_000)
-    every = turn_by_turn(conversation(run(60)), pipeline(budget))
-    sizes = [made.after.tokens for made in every[2 + 2 * 15 :: 2]]
-    assert max(sizes) <= 4_000
-    assert min(sizes) > 4_000 * (budget.low_mark - NOTE_SHARE) * 0.8
+@pytest.mark.parametrize(("room", "exchanges", "first", "share"), [(4_000, 60, 15, 0.8), (8_000, 130, 40, 1)])
+def test_a_cut_goes_down_to_the_low_mark_and_not_further(room, exchanges, first, share):
+    """The note about what went before has a room of its own: no later cut pays for it a second time."""
+    budget = Budget(room)
+    every = turn_by_turn(conversation(run(exchanges)), pipeline(budget))
+    sizes = [made.after.tokens for made in every[2 + 2 * first :: 2]]
+    assert max(sizes) <= room
+    assert min(sizes) > room * (budget.low_mark - NOTE_SHARE) * share
     cuts = sum(after < before for before, after in pairwise(sizes))
     assert cuts <= len(sizes) / 5
 
@@ -490,14 +494,6 @@ def test_results_that_keep_two_user_messages_apart_are_cut_to_the_low_mark_and_n
         sent.append(planned(history, pipeline(budget)).messages)
     stable = sum(after[: len(before)] == before for before, after in pairwise(sent))
     assert stable >= 17
-
-
-def test_a_later_cut_stops_at_the_low_mark_too():
-    """The note about what went before has a room of its own: it is not paid for a second time."""
-    budget = Budget(8_000)
-    every = turn_by_turn(conversation(run(130)), pipeline(budget))
-    sizes = [made.after.tokens for made in every[2 + 2 * 40 :: 2]]
-    assert min(sizes) > 8_000 * (budget.low_mark - NOTE_SHARE)
 
 
 def test_a_long_last_message_does_not_make_more_go_than_it_needs():

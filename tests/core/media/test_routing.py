@@ -40,10 +40,10 @@ SEEING = TEXT | {Modality.VISION}
 ALL = frozenset(Modality)
 
 
-def routed(role, content, reads=None, target=ToolImages.USER_AFTER_BATCH, language="en", **routes):
+def routed(role, content, reads=None, target=ToolImages.USER_AFTER_BATCH, language="en", resolved=None, **routes):
     """The content that is sent and the edits; the content that came when there are none."""
     message = ChatMessage.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
-    step = RouteMedia(Routes(reads, **routes), target)
+    step = RouteMedia(Routes(reads, **routes), target, resolved or {})
     edits = list(step(4, message, "shot", notices(language)))
     if not edits:
         return content, []
@@ -368,13 +368,10 @@ def test_odd_contents_are_left_alone(content):
     assert routed("tool", content, TEXT) == (content, [])
 
 
-def test_what_was_refused_is_not_read_whatever_is_stated():
-    after, _ = routed("user", [image_part(), file_part(PDF)], ALL, refused=frozenset({Modality.VISION}))
-    assert after[0]["type"] == "text"
-    assert after[1] == file_part(PDF)
-    after, _ = routed("user", [image_part(), file_part(PDF)], None, refused=frozenset({Modality.VISION}))
-    assert after[0]["type"] == "text"
-    assert after[1] == file_part(PDF)
+@pytest.mark.parametrize("reads", [ALL, None])
+def test_what_was_refused_is_not_read_whatever_is_stated(reads):
+    after, _ = routed("user", [image_part(), file_part(PDF)], reads, refused=frozenset({Modality.VISION}))
+    assert (after[0]["type"], after[1]) == ("text", file_part(PDF))
 
 
 def test_in_strict_mode_only_text_is_sent_to_an_unknown_model():
@@ -446,12 +443,9 @@ def beside(content=PNG, suffix="png", name="a.png"):
     return {"type": "text", "text": f"[image: {name}, kept in {place}]"}
 
 
-def routed_with(role, content, resolved, reads=SEEING, target=ToolImages.KEEP, **routes):
-    """The content that is sent, and the edits."""
-    message = ChatMessage.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
-    step = RouteMedia(Routes(reads, **routes), target, resolved)
-    edits = list(step(4, message, "shot", notices()))
-    return (content_after(message, edits[0]) if edits else content), edits
+def routed_with(role, content, resolved, reads=SEEING, **routes):
+    """The content that is sent where images stay in results, and the edits."""
+    return routed(role, content, reads, ToolImages.KEEP, resolved=resolved, **routes)
 
 
 @pytest.mark.parametrize("reads", [SEEING, None], ids=["known", "unknown"])
@@ -513,20 +507,29 @@ def test_an_artifact_goes_where_its_kind_goes_whatever_names_it(reads):
     assert routed_with("tool", [image(HELD)], {HELD: text}, reads)[0] == [{"type": "text", "text": "[a.txt]\none\ntwo"}]
 
 
-def test_what_was_not_looked_up_stays():
-    content = [image(), image(HELD)]
-    assert routed_with("tool", content, {}) == (content, [])
+@pytest.mark.parametrize(
+    ("role", "part", "resolved"),
+    [
+        ("tool", image(), {}),
+        ("tool", image(HELD), {}),
+        ("user", image(HELD), {HELD: FETCHED}),
+        ("system", image(), {URL: FETCHED}),
+        ("tool", {"type": "input_audio", "input_audio": {"data": HELD}}, {HELD: Fetched(WAV, "audio/wav", "a.wav")}),
+    ],
+    ids=[
+        "an address that was not looked up",
+        "an artifact that was not looked up",
+        "an artifact that only a tool may name",
+        "an address in the words of the operator",
+        "audio, which has no such reference",
+    ],
+)
+def test_a_part_stays_where_nothing_that_it_may_name_was_found(role, part, resolved):
+    assert routed_with(role, [part], resolved, ALL) == ([part], [])
 
 
-@pytest.mark.parametrize("role", ["assistant", "system"])
-def test_only_what_users_and_tools_name_is_put_in(role):
-    content = [image()]
-    assert URL in json.dumps(routed_with(role, content, {URL: FETCHED}, None)[0])
-
-
-def test_an_artifact_that_a_tool_named_is_not_put_into_what_a_user_says():
-    content = [image(HELD)]
-    assert routed_with("user", content, {HELD: FETCHED}) == (content, [])
+def test_what_the_model_names_is_not_put_in():
+    assert URL in json.dumps(routed_with("assistant", [image()], {URL: FETCHED}, None)[0])
 
 
 @pytest.mark.parametrize("member", ["file_data", "file_id", "file_url", "url"])
@@ -538,17 +541,18 @@ def test_a_file_part_holds_the_content_and_no_address(member, reads):
 
 
 @pytest.mark.parametrize(
-    "result",
+    ("result", "found", "shown"),
     [
-        {"routing": "image_url", "imageUrl": image(HELD), "metadata": {"from": "disk"}},
-        {"routing": "image_url", "imageUrl": HELD},
-        {"routing": "image_url", "artifact": HELD},
-        {"routing": "image_url", "content": HELD},
+        ({"routing": "image_url", "imageUrl": image(HELD), "metadata": {"from": "disk"}}, FETCHED, image_part()),
+        ({"routing": "image_url", "imageUrl": HELD}, FETCHED, image_part()),
+        ({"routing": "image_url", "artifact": HELD}, FETCHED, image_part()),
+        ({"routing": "image_url", "content": HELD}, FETCHED, image_part()),
+        ({"routing": "file", "artifact": HELD}, Fetched(PDF, "application/pdf", "report.pdf"), file_part(PDF)),
     ],
 )
-def test_a_structured_result_that_names_an_image_shows_it(result):
-    content, _ = routed_with("tool", json.dumps(result), {HELD: FETCHED})
-    assert content[1] == {"type": "image_url", "image_url": {"url": data_url(PNG, "image/png")}}
+def test_a_structured_result_that_names_a_content_shows_it(result, found, shown):
+    content, _ = routed_with("tool", json.dumps(result), {HELD: found}, ALL)
+    assert content[1] == shown
     assert HELD not in content[0]["text"]
     assert set(json.loads(content[0]["text"])) == set(result)
 
@@ -558,19 +562,6 @@ def test_an_artifact_named_by_a_result_is_not_taken_for_base64_if_modalities_are
     content, edits = routed_with("tool", result, {HELD: FETCHED}, None)
     assert "It is not known whether the current model can read this kind of file." in json.loads(content)["content"]
     assert edits[0].media.reason == "unstated"
-
-
-def test_a_structured_result_that_names_a_file_shows_it():
-    result = json.dumps({"routing": "file", "artifact": HELD})
-    content, _ = routed_with("tool", result, {HELD: Fetched(PDF, "application/pdf", "a.pdf")}, ALL)
-    assert content[1]["file"]["file_data"] == data_url(PDF, "application/pdf")
-
-
-def test_audio_that_a_tool_names_is_put_in():
-    part = {"type": "input_audio", "input_audio": {"data": HELD, "format": "wav"}}
-    assert routed_with("tool", [part], {HELD: Fetched(WAV, "audio/wav", "a.wav")}, ALL)[0] == [part], (
-        "no such reference"
-    )
 
 
 CONTENTS = st.sampled_from([PNG, JPEG, SVG, PDF, WAV, b"", b"text", b"\x00\x01", b"\x89PNG\r\n\x1a\n"])
