@@ -156,16 +156,9 @@ def test_a_stream_is_whole_with_what_ends_one_on_its_api(wire: Wire, reported: b
 
 
 SIGNS = [
-    "\ndata: [DONE]\n\n",
-    "data: [DONE]",
-    '"finish_reason": "stop"',
-    '"usage": {',
-    '"type":"message_stop"',
-    '\ndata: {"type":"message_stop"}\n\n',
-    '"type": "response.completed"',
-    '{"type":"error"}',
-    '"done": true',
-]
+    "\ndata: [DONE]\n\n", "data: [DONE]", '"finish_reason": "stop"', '"usage": {', '"type":"message_stop"',
+    '\ndata: {"type":"message_stop"}\n\n', '"type": "response.completed"', '{"type":"error"}', '"done": true',
+]  # fmt: skip
 
 
 @given(st.text(), st.sampled_from(SIGNS))

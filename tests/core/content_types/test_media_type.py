@@ -22,15 +22,9 @@ from proxy.core.models import Modality
 CONTENTS = [content for _, content in FILES.values()]
 PICTURES_AND_SOUNDS = {ContentKind.IMAGE, ContentKind.AUDIO, ContentKind.VIDEO}
 LIES = [
-    "image/png",
-    "image/jpeg",
-    "audio/mpeg",
-    "application/pdf",
-    "text/plain",
-    "application/json",
-    "video/mp4",
+    "image/png", "image/jpeg", "audio/mpeg", "application/pdf", "text/plain", "application/json", "video/mp4",
     "x/y",
-]
+]  # fmt: skip
 CLAIMS = st.one_of(
     st.sampled_from([*LIES, "png", "IMAGE/JPG; q=1", "", "/", ";", "text/html; charset=utf-8"]), st.text()
 )

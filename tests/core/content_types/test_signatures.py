@@ -31,15 +31,9 @@ SIGNED = [
     and mime not in ("application/octet-stream", "application/x-ole-storage")
 ]
 LIES = [
-    "image/png",
-    "image/jpeg",
-    "audio/mpeg",
-    "application/pdf",
-    "text/plain",
-    "application/json",
-    "video/mp4",
+    "image/png", "image/jpeg", "audio/mpeg", "application/pdf", "text/plain", "application/json", "video/mp4",
     "x/y",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("mime", "content"), CASES)

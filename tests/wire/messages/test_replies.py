@@ -54,22 +54,13 @@ def ended(**usage):
         (body_of_answer([{"type": "text", "text": '"usage":{"input_tokens":9}'}]), None),
     ],
     ids=[
-        "the first event reports the prompt, and the last one the reply",
-        "the last event reports both",
-        "a prompt that the last event repeats is counted once",
-        "a nought at the end takes back no count",
-        "noughts alone",
-        "counts that are not stated, or are no numbers, are zero, and the cache is unknown",
-        "a prompt with only its cached part reported is unknown",
-        "nothing",
-        "no prompt",
-        "a part of an event",
-        "no usage",
-        "an endless usage",
-        "words of the model in a stream",
-        "words of the model in a body",
+        "the first event reports the prompt, and the last one the reply", "the last event reports both",
+        "a prompt that the last event repeats is counted once", "a nought at the end takes back no count",
+        "noughts alone", "counts that are not stated, or are no numbers, are zero, and the cache is unknown",
+        "a prompt with only its cached part reported is unknown", "nothing", "no prompt", "a part of an event",
+        "no usage", "an endless usage", "words of the model in a stream", "words of the model in a body",
     ],
-)
+)  # fmt: skip
 def test_a_reply_counted_what_it_says_outside_the_words_of_the_model(reported, counted):
     assert MESSAGES.counted(reported) == counted
 
