@@ -99,6 +99,11 @@ def catalogue(base_url: str = ELSEWHERE) -> Catalogue:
     return Catalogue(base_url, packed)
 
 
+UNKNOWN = """
+    distilled-gpt-4o gpt-4o-realtime gpt-4-0613 gpt-4-32k gpt-40 o1-mini deepseek-r1:7b deepseek-r1:latest
+    Qwen/Qwen2.5-7B Qwen/Qwen2.5-72B-Instruct mistral-small:latest mistral-small-2402 command-r+ auto sonar
+    gpt-image-1 text-embedding tiny /
+"""
 NAMES: list[tuple[str, str | None]] = [
     ("gpt-4o", "openai/gpt-4o"),
     ("GPT-4o", "openai/gpt-4o"),
@@ -111,13 +116,7 @@ NAMES: list[tuple[str, str | None]] = [
     ("ft:gpt-4o-mini-2024-07-18:acme::7p4lURel", "openai/gpt-4o-mini"),
     ("my-gpt-4o-prod", "openai/gpt-4o"),
     ("gpt-4o-mini-eastus2", "openai/gpt-4o-mini"),
-    ("distilled-gpt-4o", None),
-    ("gpt-4o-realtime", None),
-    ("gpt-4-0613", None),
-    ("gpt-4-32k", None),
-    ("gpt-40", None),
     ("o1-preview", "openai/o1-preview"),
-    ("o1-mini", None),
     ("claude-sonnet-4-5-20250929", "anthropic/claude-sonnet-4-5"),
     ("claude-sonnet-4.5", "github-copilot/claude-sonnet-4.5"),
     ("claude-3-opus", "anthropic/claude-3-opus-20240229"),
@@ -130,31 +129,19 @@ NAMES: list[tuple[str, str | None]] = [
     ("gemini/gemini-2.5-pro", "google/gemini-2.5-pro"),
     ("gemini-2.5-pro-preview-05-06", "google/gemini-2.5-pro"),
     ("deepseek/deepseek-chat:free", "deepseek/deepseek-chat"),
-    ("deepseek-r1:7b", None),
-    ("deepseek-r1:latest", None),
     ("Qwen/Qwen2.5-7B-Instruct", "novita-ai/qwen/qwen2.5-7b-instruct"),
     ("qwen2.5:7b-instruct-q4_K_M", "novita-ai/qwen/qwen2.5-7b-instruct"),
     ("/models/Qwen2.5-7B-Instruct-Q8_0.gguf", "novita-ai/qwen/qwen2.5-7b-instruct"),
-    ("Qwen/Qwen2.5-7B", None),
-    ("Qwen/Qwen2.5-72B-Instruct", None),
     ("unsloth/Llama-3.3-70B-Instruct-bnb-4bit", "novita-ai/meta-llama/llama-3.3-70b-instruct"),
     ("llama3.1:8b", "cerebras/llama3.1-8b"),
     ("openai/gpt-oss-120b:groq", "groq/openai/gpt-oss-120b"),
     ("gpt-oss:120b-cloud", "openrouter/openai/gpt-oss-120b"),
     ("mistral-small", "mistral/mistral-small-latest"),
-    ("mistral-small:latest", None),
-    ("mistral-small-2402", None),
     ("grok_3", "xai/grok-3"),
     ("grok-3-2025-06-01", "xai/grok-3"),
-    ("command-r+", None),
-    ("auto", None),
-    ("sonar", None),
     ("SPELLED gpt-4-o", None),
-    ("gpt-image-1", None),
-    ("text-embedding", None),
-    ("tiny", None),
     ("", None),
-    ("/", None),
+    *((name, None) for name in UNKNOWN.split()),
     ("gpt-4o" + " " * 300, None),
 ]
 

@@ -21,7 +21,7 @@ from proxy.shell.models.profiles import MAX_PROFILES
 from proxy.wire import ModelLimits
 from tools.build_hooks import index_of
 
-BASE = "https://llm.example.org/v1"
+BASE, AT_HOME = "https://llm.example.org/v1", "http://127.0.0.1:8000/v1"
 CATALOGUE = index_of(
     json.dumps(
         {
@@ -68,11 +68,12 @@ def resolver(learned: tuple[ModelLimits, str] | Taught | Learning | None = None,
     )
 
 
-async def resolver_listing(answer: dict[str, Any], **settings: Any) -> ModelResolver:
+async def resolver_listing(answer: dict[str, Any], base: str = BASE, **settings: Any) -> ModelResolver:
     """A resolver whose upstream has said this."""
     with respx.mock:
-        respx.get(f"{BASE}/models").respond(json={"data": [answer]})
-        made = resolver(**settings)
+        respx.get(f"{base}/models").respond(json={"data": [answer]})
+        respx.route().respond(404)
+        made = resolver(upstream={"base_url": base}, **settings)
         assert await made.discovery.ask() is None
     return made
 
@@ -290,18 +291,10 @@ def test_a_window_of_the_settings_or_of_a_refusal_is_not_lifted(stated: dict[str
     assert (profile.certain_window_tokens, profile.suffix) == (50_000, "[1m]")
 
 
-async def test_a_stated_window_of_a_million_stays_certain_when_requests_select_it() -> None:
-    made = await resolver_listing({"id": "gpt-5", "context_length": 1_000_000})
-    assert made.profile("gpt-5[1m]").certain_window_tokens == 1_000_000
-
-
-async def test_a_window_that_a_server_of_ones_own_states_is_not_lifted() -> None:
-    with respx.mock:
-        respx.get("http://127.0.0.1:8000/v1/models").respond(json={"data": [{"id": "m", "max_model_len": 32_768}]})
-        respx.route().respond(404)
-        made = resolver(upstream={"base_url": "http://127.0.0.1:8000/v1"})
-        assert await made.discovery.ask() is None
-    assert made.profile("m[1m]").certain_window_tokens == 32_768
+async def test_a_stated_window_of_a_million_or_of_a_server_of_ones_own_is_not_lifted() -> None:
+    for answer, base in (({"context_length": 1_000_000}, BASE), ({"max_model_len": 32_768}, AT_HOME)):
+        made = await resolver_listing({"id": "m", **answer}, base)
+        assert made.profile("m[1m]").certain_window_tokens == next(iter(answer.values()))
 
 
 @pytest.mark.parametrize(
@@ -338,11 +331,8 @@ async def test_what_a_server_has_allocated_says_nothing_of_requests_that_state_t
         def note_allocated(self, model: str, _: int) -> None:
             compared.append(model)
 
-    with respx.mock:
-        respx.get("http://127.0.0.1:8000/v1/models").respond(json={"data": [{"id": "m", "max_model_len": 32_768}]})
-        respx.route().respond(404)
-        made = resolver(Lessons(models=("m", stating("m", 50_000))), upstream={"base_url": "http://127.0.0.1:8000/v1"})
-        assert await made.discovery.ask() is None
+    lessons = Lessons(models=("m", stating("m", 50_000)))
+    await resolver_listing({"id": "m", "max_model_len": 32_768}, AT_HOME, learned=lessons)
     assert compared == ["m"]
 
 

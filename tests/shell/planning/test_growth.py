@@ -2,7 +2,9 @@
 
 import base64
 import json
+from collections.abc import Callable
 from itertools import chain, repeat
+from typing import Any
 
 import pytest
 from support.planners import planner
@@ -14,9 +16,8 @@ from proxy.wire import WIRES
 
 ITEMS = 40
 """In the smallest request; what is done once for each request must not hide a square."""
-CHAT, MESSAGES, RESPONSES, OLLAMA = (
-    WIRES[end] for end in (b"/chat/completions", b"/v1/messages", b"/responses", b"/api/chat")
-)
+ENDS = {"chat": b"/chat/completions", "messages": b"/v1/messages", "responses": b"/responses", "ollama": b"/api/chat"}
+"""Of the paths of the wires by which the kinds begin."""
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 WORDS = "some words of a text " * 4
 AMPLE = 1_000_000_000
@@ -79,82 +80,72 @@ def named(count, make):
 
 
 TASK = user("the task")
-KINDS = {
-    "chat messages": (CHAT, lambda n: [TASK, *repeat(user(WORDS), n)]),
-    "chat answers": (CHAT, lambda n: [TASK, *repeat(assistant(WORDS), n), user("and now?")]),
-    "chat texts": (CHAT, lambda n: [user([*repeat(text(), n)])]),
-    "chat images": (CHAT, lambda n: [user([*repeat(image(), n)])]),
-    "chat images of a result": (
-        CHAT,
-        lambda n: [TASK, assistant(None, tool_calls=[call("a")]), chat_result("a", [image()] * n)],
-    ),
-    "chat exchanges": (
-        CHAT,
-        lambda n: [TASK, *each(n, lambda a: [assistant(None, tool_calls=[call(a)]), chat_result(a)])],
-    ),
-    "chat results": (CHAT, lambda n: [TASK, assistant(None, tool_calls=named(n, call)), *named(n, chat_result)]),
-    "chat system texts": (CHAT, lambda n: [TASK, *[{"role": "system", "content": WORDS}, user(WORDS)] * n]),
-    "messages": (MESSAGES, lambda n: [TASK, *repeat(user(WORDS), n)]),
-    "messages answers": (MESSAGES, lambda n: [TASK, *repeat(assistant(WORDS), n), user("and now?")]),
-    "messages texts": (MESSAGES, lambda n: [user([*repeat(text(), n)])]),
-    "messages images": (MESSAGES, lambda n: [user([*repeat(block(), n)])]),
-    "messages images of a result": (
-        MESSAGES,
-        lambda n: [TASK, assistant([use("a")]), user([result("a", [block()] * n)])],
-    ),
-    "messages exchanges": (MESSAGES, lambda n: [TASK, *each(n, lambda a: [assistant([use(a)]), user([result(a)])])]),
-    "messages results": (MESSAGES, lambda n: [TASK, assistant(named(n, use)), user(named(n, result))]),
-    "messages results and words": (
-        MESSAGES,
-        lambda n: [TASK, assistant(named(n, use)), user(each(n, lambda a: [result(a), text()]))],
-    ),
-    "messages system texts": (
-        MESSAGES,
-        lambda n: [TASK, *[{"role": "system", "content": WORDS}, assistant(WORDS), user(WORDS)] * n],
-    ),
-    "messages system texts between users": (
-        MESSAGES,
-        lambda n: [TASK, *[{"role": "system", "content": WORDS}, user(WORDS)] * n, assistant("."), TASK],
-    ),
-    "messages thinking": (
-        MESSAGES,
-        lambda n: [TASK, assistant([{"type": "thinking", "thinking": WORDS, "signature": "s"}] * n), user("and now?")],
-    ),
-    "responses messages": (RESPONSES, lambda n: [TASK, *repeat(user(WORDS), n)]),
-    "responses texts": (RESPONSES, lambda n: [user([*repeat(text("input_text"), n)])]),
-    "responses images": (
-        RESPONSES,
-        lambda n: [user([{"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}] * n)],
-    ),
-    "responses exchanges": (RESPONSES, lambda n: [TASK, *each(n, lambda a: [function_call(a), output(a)])]),
-    "responses results": (RESPONSES, lambda n: [TASK, *named(n, function_call), *named(n, output)]),
-    "responses reasoning": (
-        RESPONSES,
-        lambda n: [TASK, *named(n, lambda a: {"type": "reasoning", "id": a, "summary": []}), user("and now?")],
-    ),
-    "responses developer texts": (RESPONSES, lambda n: [TASK, *[{"role": "developer", "content": WORDS}, TASK] * n]),
-    "ollama messages": (OLLAMA, lambda n: [TASK, *repeat(user(WORDS), n)]),
-    "ollama images": (OLLAMA, lambda n: [{**TASK, "images": [PNG] * n}]),
-    "ollama empty images": (OLLAMA, lambda n: [{**TASK, "images": [""] * n}]),
-    "ollama results": (
-        OLLAMA,
-        lambda n: [
-            TASK,
-            assistant("", tool_calls=[{"function": {"name": "ls", "arguments": {}}}] * n),
-            *repeat({"role": "tool", "content": WORDS}, n),
-        ],
-    ),
+KINDS: dict[str, Callable[[int], Any]] = {
+    "chat messages": lambda n: [TASK, *repeat(user(WORDS), n)],
+    "chat answers": lambda n: [TASK, *repeat(assistant(WORDS), n), user("and now?")],
+    "chat texts": lambda n: [user([*repeat(text(), n)])],
+    "chat images": lambda n: [user([*repeat(image(), n)])],
+    "chat images of a result": lambda n: [
+        TASK,
+        assistant(None, tool_calls=[call("a")]),
+        chat_result("a", [image()] * n),
+    ],
+    "chat exchanges": lambda n: [TASK, *each(n, lambda a: [assistant(None, tool_calls=[call(a)]), chat_result(a)])],
+    "chat results": lambda n: [TASK, assistant(None, tool_calls=named(n, call)), *named(n, chat_result)],
+    "chat system texts": lambda n: [TASK, *[{"role": "system", "content": WORDS}, user(WORDS)] * n],
+    "messages": lambda n: [TASK, *repeat(user(WORDS), n)],
+    "messages answers": lambda n: [TASK, *repeat(assistant(WORDS), n), user("and now?")],
+    "messages texts": lambda n: [user([*repeat(text(), n)])],
+    "messages images": lambda n: [user([*repeat(block(), n)])],
+    "messages images of a result": lambda n: [TASK, assistant([use("a")]), user([result("a", [block()] * n)])],
+    "messages exchanges": lambda n: [TASK, *each(n, lambda a: [assistant([use(a)]), user([result(a)])])],
+    "messages results": lambda n: [TASK, assistant(named(n, use)), user(named(n, result))],
+    "messages results and words": lambda n: [
+        TASK,
+        assistant(named(n, use)),
+        user(each(n, lambda a: [result(a), text()])),
+    ],
+    "messages system texts": lambda n: [
+        TASK,
+        *[{"role": "system", "content": WORDS}, assistant(WORDS), user(WORDS)] * n,
+    ],
+    "messages system texts between users": lambda n: [
+        TASK,
+        *[{"role": "system", "content": WORDS}, user(WORDS)] * n,
+        assistant("."),
+        TASK,
+    ],
+    "messages thinking": lambda n: [
+        TASK,
+        assistant([{"type": "thinking", "thinking": WORDS, "signature": "s"}] * n),
+        user("and now?"),
+    ],
+    "responses messages": lambda n: [TASK, *repeat(user(WORDS), n)],
+    "responses texts": lambda n: [user([*repeat(text("input_text"), n)])],
+    "responses images": lambda n: [user([{"type": "input_image", "image_url": f"data:image/png;base64,{PNG}"}] * n)],
+    "responses exchanges": lambda n: [TASK, *each(n, lambda a: [function_call(a), output(a)])],
+    "responses results": lambda n: [TASK, *named(n, function_call), *named(n, output)],
+    "responses reasoning": lambda n: [
+        TASK,
+        *named(n, lambda a: {"type": "reasoning", "id": a, "summary": []}),
+        user("and now?"),
+    ],
+    "responses developer texts": lambda n: [TASK, *[{"role": "developer", "content": WORDS}, TASK] * n],
+    "ollama messages": lambda n: [TASK, *repeat(user(WORDS), n)],
+    "ollama images": lambda n: [{**TASK, "images": [PNG] * n}],
+    "ollama empty images": lambda n: [{**TASK, "images": [""] * n}],
+    "ollama results": lambda n: [
+        TASK,
+        assistant("", tool_calls=[{"function": {"name": "ls", "arguments": {}}}] * n),
+        *repeat({"role": "tool", "content": WORDS}, n),
+    ],
 }
 
 
-def body_of(kind, count):
-    wire, made = KINDS[kind]
-    name = wire.parse(b'{"messages":[],"input":[]}', None, 0).shape.messages
-    return json.dumps({"model": "m", name: made(count)}).encode()
-
-
 def work(kind, count, *, is_cut):
-    wire, body = KINDS[kind][0], body_of(kind, count)
+    wire = WIRES[ENDS[kind.split()[0]]]
+    name = wire.parse(b'{"messages":[],"input":[]}', None, 0).shape.messages
+    body = json.dumps({"model": "m", name: KINDS[kind](count)}).encode()
 
     def planned(window):
         found = planner(window).made(wire, wire.parse(body, None, 0), "", Terms(UNNAMED, None), {})

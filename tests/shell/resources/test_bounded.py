@@ -8,23 +8,6 @@ from proxy.shell.resources import BoundedMap
 PUTS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8)), max_size=40)
 
 
-def test_the_oldest_goes_and_what_is_put_in_again_is_the_newest():
-    found: BoundedMap[str, int] = BoundedMap(2)
-    found.put("a", 1)
-    found.put("b", 2)
-    found.put("a", 3)
-    assert list(found.put("c", 4)) == [("b", 2)]
-    assert [(key, found.get(key)) for key in found] == [("a", 3), ("c", 4)]
-
-
-def test_a_look_up_is_no_use():
-    found: BoundedMap[str, int] = BoundedMap(2)
-    found.put("a", 1)
-    found.put("b", 2)
-    assert found.get("a") == 1
-    assert list(found.put("c", 3)) == [("a", 1)]
-
-
 def test_nothing_can_be_remembered_of_a_key():
     found: BoundedMap[str, None] = BoundedMap(2)
     found.put("a", None)
@@ -32,15 +15,6 @@ def test_nothing_can_be_remembered_of_a_key():
     assert "b" not in found
     assert found.pop("a") is None
     assert len(found) == 0
-
-
-def test_an_oversized_value_evicts_no_other_key_and_removes_its_former_value():
-    found: BoundedMap[str, int] = BoundedMap(max_bytes=10)
-    found.put("a", 1, 4)
-    found.put("b", 2, 4)
-    assert list(found.put("b", 3, 11)) == [("b", 3)]
-    assert list(found) == ["a"]
-    assert found.held_bytes == 4
 
 
 @given(PUTS, st.integers(1, 4), st.integers(0, 12))
