@@ -28,25 +28,18 @@ CARRIERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", PUBLIC)
-def test_public_addresses_are(text):
-    assert is_public(ipaddress.ip_address(text))
-    assert not is_private_network(ipaddress.ip_address(text))
+KINDS = {"public": PUBLIC, "private": [*LOOPBACK, *PRIVATE], "closed": [*METADATA, *OTHERS, *CARRIERS]}
 
 
-@pytest.mark.parametrize("text", [*LOOPBACK, *PRIVATE, *METADATA, *OTHERS, *CARRIERS])
-def test_no_other_address_is(text):
-    assert not is_public(ipaddress.ip_address(text))
+def at(*hosts: str) -> list[bool]:
+    return [is_own_server(f"http://{host}:11434/v1") for host in hosts]
 
 
-@pytest.mark.parametrize("text", [*LOOPBACK, *PRIVATE])
-def test_private_networks_are_what_an_operator_can_open(text):
-    assert is_private_network(ipaddress.ip_address(text))
-
-
-@pytest.mark.parametrize("text", [*METADATA, *OTHERS, *CARRIERS])
-def test_metadata_and_everything_odd_stays_closed(text):
-    assert not is_private_network(ipaddress.ip_address(text))
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts])
+def test_an_address_is_public_or_private_as_an_operators_own_server_or_stays_closed(kind, text):
+    address = ipaddress.ip_address(text)
+    assert (is_public(address), is_private_network(address)) == (kind == "public", kind == "private")
+    assert kind != "private" or at(f"[{text}]" if ":" in text else text) == [True]
 
 
 ADDRESSES = st.one_of(
@@ -130,10 +123,6 @@ def test_the_usual_spelling_of_an_address_is_read(address):
     assert literal_address(str(address)) == address
 
 
-def at(*hosts: str) -> list[bool]:
-    return [is_own_server(f"http://{host}:11434/v1") for host in hosts]
-
-
 def test_this_machine_private_networks_and_local_names_are_servers_of_ones_own():
     hosts = ["127.0.0.1", "[::1]", "192.168.0.9", "172.16.1.1", "169.254.1.1", "[fe80::1]", "0.0.0.0", "[::]"]
     assert all(at(*hosts, "[::ffff:10.0.0.1]", "localhost", "vllm", "gpu.local", "gpu.lan.", "host.docker.internal"))
@@ -148,10 +137,3 @@ def test_a_server_reached_over_tailscale_is_ones_own():
 def test_public_hosts_are_no_servers_of_ones_own():
     public = ["api.openai.com", "8.8.8.8", "[2606:4700::1]", "100.128.0.1", "ts.net.example.org", "evilts.net"]
     assert not any(at(*public, "[::ffff:8.8.8.8]", "169.254.169.254.nip.io"))
-
-
-@pytest.mark.parametrize("text", [*PRIVATE, *LOOPBACK])
-def test_a_private_address_is_an_own_server_and_never_public(text):
-    host = f"[{text}]" if ":" in text else text
-    assert at(host) == [True]
-    assert not is_public(ipaddress.ip_address(text))

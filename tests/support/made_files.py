@@ -316,3 +316,8 @@ FILES: dict[str, tuple[str, bytes]] = {
     "empty": ("application/octet-stream", b""),
 }
 """Name of the case → MIME type and content."""
+
+LIES = [
+    "image/png", "image/jpeg", "audio/mpeg", "application/pdf", "text/plain", "application/json", "video/mp4", "x/y",
+]  # fmt: skip
+"""Types that a sender may declare of any file."""

@@ -674,23 +674,6 @@ def test_an_image_on_the_web_is_fetched_here_and_a_file_on_the_web_is_left_to_th
     assert list(addresses_in([image, file, kept], is_result=False)) == ["https://h/a.png", "artifact:tool_x"]
 
 
-@pytest.mark.parametrize(
-    ("result", "addresses"),
-    [
-        ({"routing": "image_url", "imageUrl": {"url": "https://h/a.png"}}, ["https://h/a.png"]),
-        ({"routing": "file", "file": {"file_data": "artifact:x"}}, ["artifact:x"]),
-        ({"routing": "file", "file": {"file_data": "https://h/a.pdf"}}, []),
-        ({"routing": "text", "content": "artifact:x"}, []),
-        ({"content": "artifact:x"}, []),
-    ],
-)
-def test_only_a_structured_result_of_a_tool_names_addresses_in_its_text(result, addresses):
-    text = json.dumps(result)
-    assert list(addresses_in(text, is_result=True)) == addresses
-    assert list(addresses_in([{"type": "text", "text": text}], is_result=True)) == addresses
-    assert list(addresses_in(text, is_result=False)) == []
-
-
 def test_json_in_strings_of_json_is_read_a_few_levels_deep():
     deep = text = f"see {data_url(PNG, 'image/png')}"
     for _ in range(10):

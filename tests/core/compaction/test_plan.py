@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
@@ -200,14 +200,10 @@ def test_going_on_from_the_last_turn_gives_the_same_plan_as_starting_anew(histor
 @thorough
 def test_between_two_cuts_what_was_sent_is_the_head_of_what_is_sent_next(history, budget):
     found, steps = conversation(history), pipeline(budget)
-    for before, after in zip(*_neighbours(turn_by_turn(found, steps)), strict=True):
+    for before, after in pairwise(turn_by_turn(found, steps)):
         cut = left_out(before) != left_out(after) or _budget_edits(before) != _budget_edits(after)
         if not cut and before.fits:
             assert after.messages[: len(before.messages)] == before.messages
-
-
-def _neighbours(plans):
-    return plans[:-1], plans[1:]
 
 
 def _budget_edits(made):

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.made_files import ADTS_FRAME, FILES, MP3_FRAME, OOXML, ole, zipped
+from support.made_files import ADTS_FRAME, FILES, LIES, MP3_FRAME, OOXML, ole, zipped
 
 from proxy.core.content_types import (
     ContentKind,
@@ -21,10 +21,6 @@ from proxy.core.models import Modality
 
 CONTENTS = [content for _, content in FILES.values()]
 PICTURES_AND_SOUNDS = {ContentKind.IMAGE, ContentKind.AUDIO, ContentKind.VIDEO}
-LIES = [
-    "image/png", "image/jpeg", "audio/mpeg", "application/pdf", "text/plain", "application/json", "video/mp4",
-    "x/y",
-]  # fmt: skip
 CLAIMS = st.one_of(
     st.sampled_from([*LIES, "png", "IMAGE/JPG; q=1", "", "/", ";", "text/html; charset=utf-8"]), st.text()
 )

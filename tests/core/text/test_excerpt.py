@@ -195,18 +195,6 @@ def test_characters_are_counted_as_characters():
     assert 990 <= len(shown.head) + len(shown.tail) <= 1_000
 
 
-@pytest.mark.parametrize("direction", Direction)
-def test_nothing_is_shown_where_nothing_may_be(direction):
-    for limits in (
-        ExcerptLimits(0, 10, None, direction),
-        ExcerptLimits(10, 0, None, direction),
-        ExcerptLimits(10, 10, 0, direction),
-    ):
-        shown = excerpt("error\n" * 20, limits)
-        assert (shown.head, shown.rescued, shown.tail, shown.kept_lines, shown.kept_bytes) == ("", (), "", 0, 0)
-        assert shown.gap == "error\n" * 20
-
-
 def test_failures_are_found_wherever_a_slice_of_the_search_ends():
     lines = [f"segmentation fault {number}" for number in range(10, 40)]
     for begin in range(0, 8_192, 450):

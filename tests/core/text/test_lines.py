@@ -107,11 +107,6 @@ def test_what_the_text_does_not_have_is_refused(text, wanted):
         page(text, wanted)
 
 
-def test_a_range_ends_with_the_text():
-    assert page(b"a\nb\n", "2-999999999999").text == b"b\n"
-    assert page(b"a\nb\n", "-99").text == b"a\nb\n"
-
-
 @given(st.text(st.characters(categories=None), max_size=40), st.integers(-3, 130))
 def test_bytes_are_counted_off_at_the_borders_of_characters(text, count):
     end = last_bytes(text, count)

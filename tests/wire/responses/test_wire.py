@@ -73,20 +73,23 @@ def test_a_text_becomes_an_item_beside_others():
 
 
 @pytest.mark.parametrize(
-    ("members", "shape"),
+    ("members", "shape", "name"),
     [
-        ({}, SHAPE),
-        ({"prompt": {"id": "p"}}, PART_UNSEEN),
-        ({"prompt": None}, SHAPE),
-        ({"previous_response_id": "resp_1"}, HELD),
-        ({"previous_response_id": None, "conversation": ""}, SHAPE),
-        ({"conversation": {"id": "conv_1"}}, HELD),
-        ({"truncation": "auto"}, HELD),
-        ({"truncation": "disabled"}, SHAPE),
+        ({}, SHAPE, ""),
+        ({"prompt": {"id": "p"}}, PART_UNSEEN, ""),
+        ({"prompt": None}, SHAPE, ""),
+        ({"previous_response_id": "resp_1"}, HELD, "resp_1"),
+        ({"previous_response_id": None, "conversation": ""}, SHAPE, ""),
+        ({"previous_response_id": None, "conversation": "conv_1"}, HELD, "conv_1"),
+        ({"conversation": {"id": "conv_1"}}, HELD, "conv_1"),
+        ({"conversation": {"id": 7}, "previous_response_id": ""}, HELD, ""),
+        ({"truncation": "auto"}, HELD, ""),
+        ({"truncation": "disabled"}, SHAPE, ""),
     ],
 )
-def test_content_held_elsewhere_is_recognised_by_the_members(members, shape):
-    assert read(USER, **members).shape == shape
+def test_content_held_elsewhere_is_recognised_by_the_members_and_has_a_name(members, shape, name):
+    request = read(USER, **members)
+    assert (request.shape, RESPONSES.continues(request)) == (shape, name)
 
 
 @pytest.mark.parametrize("items", [[USER, {"type": "item_reference", "id": "x"}], [USER, {"id": "x"}]])
@@ -182,21 +185,6 @@ def test_tools_that_an_item_adds_are_known_in_every_later_turn():
     assert anew.conversation[2] is not known.conversation[2]
     for request in (known, later, anew):
         assert RESPONSES.tool_names(RESPONSES.tools(request)) == ["exec"]
-
-
-@pytest.mark.parametrize(
-    ("members", "name"),
-    [
-        ({}, ""),
-        ({"previous_response_id": "resp_1"}, "resp_1"),
-        ({"previous_response_id": None, "conversation": "conv_1"}, "conv_1"),
-        ({"conversation": {"id": "conv_1"}}, "conv_1"),
-        ({"conversation": {"id": 7}, "previous_response_id": ""}, ""),
-        ({"truncation": "auto"}, ""),
-    ],
-)
-def test_a_held_conversation_has_a_name(members, name):
-    assert RESPONSES.continues(read(USER, **members)) == name
 
 
 @pytest.mark.parametrize(
