@@ -125,3 +125,4 @@ def test_a_stream_is_known_by_its_content_type_in_any_case(framing, named):
     assert framing.is_stream([(b"content-type", named)])
     assert not framing.is_stream([(b"content-type", b"application/json")])
     assert not framing.is_stream([])
+    assert bool(framing.comment) is (framing is SSE), "clients of Ollama read every line"

@@ -70,42 +70,10 @@ def test_an_event_too_long_to_wait_for_passes_as_it_arrives(held, monkeypatch):
     assert reported == START + (END if held else b"") + b"".join(pieces)
 
 
-def test_blocks_behind_our_call_are_numbered_as_if_it_were_not_there():
-    stream = AnswerStream()
-    reported = stream.feed(START + OUR_CALL + call_block(1, "fetch", {"a": 1}) + END)
-    reply = stream.end()
-    assert reply is not None
-    assert reply.others
-    message = message_of((reported + stream.last_words()).decode())
-    assert [(one["name"], one["input"]) for one in message["content"]] == [("fetch", {"a": 1})]
-
-
 def test_what_ends_a_stream_is_held_once_we_are_called():
     stream = AnswerStream()
     assert stream.feed(START + OUR_CALL + END) == START
     assert stream.last_words() == END
-
-
-@pytest.mark.parametrize("reason", ["max_tokens", "refusal", "pause_turn"])
-def test_a_truncated_call_is_forwarded_as_the_answer(reason):
-    stream = AnswerStream()
-    reported = stream.feed(START + OUR_CALL + END.replace(b"end_turn", reason.encode()))
-    assert stream.end() is None
-    assert message_of((reported + stream.last_words()).decode())["stop_reason"] == reason
-
-
-@pytest.mark.parametrize(
-    ("blocks", "words"),
-    [(b"", ["Stopped."]), (text_block(0, ""), ["", "Stopped."]), (text_block(0, "So."), ["So.", "Stopped."])],
-)
-def test_a_model_that_is_stopped_ends_with_a_word(blocks, words):
-    stream = AnswerStream()
-    own = call_block(1 if blocks else 0, "read_artifact", {})
-    reported = stream.feed(START + blocks + own + END.replace(b"end_turn", b"tool_use"))
-    assert stream.end() is not None
-    message = message_of((reported + stream.stopped("Stopped.")).decode())
-    assert message["stop_reason"] == "end_turn"
-    assert [one["text"] for one in message["content"]] == words
 
 
 def test_of_a_model_that_is_stopped_an_odd_end_stays():

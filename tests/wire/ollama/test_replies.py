@@ -42,12 +42,6 @@ def test_lines_joined_are_the_stream(pieces):
     assert splitter.held_bytes == len(splitter.rest) == len(splitter.release())
 
 
-def test_a_stream_is_known_by_its_type():
-    assert OLLAMA.framing.is_stream([(b"content-type", b"application/x-ndjson")])
-    assert not OLLAMA.framing.is_stream([(b"content-type", b"application/json; charset=utf-8")])
-    assert OLLAMA.framing.comment == b"", "clients read every line"
-
-
 @pytest.mark.parametrize("size", [None, 1, 13])
 def test_the_rounds_of_a_stream_are_one_with_one_end(size):
     stream = AnswerStream()
@@ -82,11 +76,3 @@ def test_calls_on_the_last_line_are_removed_and_its_words_passed():
     assert [one["function"] for one in ahead["message"]["tool_calls"]] == [{**call("get")["function"], "index": 0}]
     end = json.loads(stream.last_words())
     assert (end["done"], end["message"], end["eval_count"]) == (True, {"role": "assistant", "content": ""}, 5)
-
-
-def test_text_that_the_model_did_not_stream_is_sent_at_the_end():
-    stream = AnswerStream()
-    fed(stream, [line(calls=[OURS]), line(done=True)])
-    stream.end()
-    end = json.loads(stream.stopped("No more."))
-    assert (end["done"], end["message"]["content"]) == (True, "No more.")
