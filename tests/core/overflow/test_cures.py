@@ -146,28 +146,21 @@ def test_what_would_come_for_the_original_too_is_not_tried_again(kind):
     assert second(SENT, 400, Verdict(kind)) is None
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        VerdictKind.FIELD,
-        VerdictKind.COUNT,
-        VerdictKind.PAIRING,
-        VerdictKind.POLICY,
-        VerdictKind.SEAL,
-        VerdictKind.UNKNOWN,
-    ],
-)
+@pytest.mark.parametrize("kind", ["field", "count", "pairing", "policy", "seal", "unknown"])
 def test_what_an_edit_of_ours_may_have_caused_is_tried_with_the_original(kind):
+    verdict = Verdict(VerdictKind(kind))
     for status in (400, 422):
-        assert second(SENT, status, Verdict(kind)) == Cure(AttemptKind.ORIGINAL)
-    assert second(SENT, 500, Verdict(kind)) is None
-    assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, Verdict(kind)) is None
-    assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, Verdict(kind)) is None
+        assert second(SENT, status, verdict) == Cure(AttemptKind.ORIGINAL)
+    assert second(SENT, 500, verdict) is None
+    assert second(Situation(10, 40, 60, None, edited=False, original_could_fit=True), 400, verdict) is None
+    assert second(Situation(10, 40, 60, None, edited=True, original_could_fit=False), 400, verdict) is None
+
+
+OVER_WITH_ITS_REPLY = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
 
 
 def test_the_reply_gives_way_when_the_numbers_prove_that_the_prompt_fits():
-    verdict = Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
-    assert second(SENT, 400, verdict) == Cure(AttemptKind.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
+    assert second(SENT, 400, OVER_WITH_ITS_REPLY) == Cure(AttemptKind.SHORTER_REPLY, reply_tokens=12_000 - 10_000 - 16)
 
 
 @pytest.mark.parametrize(
@@ -285,17 +278,18 @@ def test_an_excess_leaves_less_of_a_prompt_that_may_have_fewer_tokens_than_estim
     assert emergency_goal(in_characters, unsure) == 2_000
 
 
-def test_a_prompt_that_is_only_estimated_is_surely_under_the_limit_with_a_larger_distance():
-    verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=10_000, unit=Unit.TOKENS)
-    sure, *_ = after(SENT, 400, verdict)
-    estimated, *_ = after(replace(SENT, count_may_be_wrong=True), 400, verdict)
-    assert (sure.is_sure, sure.goal_tokens, estimated.is_sure, estimated.goal_tokens) == (True, 7_600, True, 6_800)
-
-
-@pytest.mark.parametrize(("counted", "goal"), [(9_600, 7_916), (10_400, 7_307), (9_400, 7_234), (12_000, 5_666)])
-def test_an_estimate_that_was_off_by_more_than_the_margin_proves_less_of_a_part(counted, goal):
-    """SENT is estimated at 10 000."""
-    sure, *_ = after(SENT, 400, Verdict(VerdictKind.PROMPT, limit=8_000, prompt=counted, unit=Unit.TOKENS))
+@pytest.mark.parametrize(
+    ("counted", "may_be_wrong", "goal"),
+    [
+        *((10_000, False, 7_600), (10_000, True, 6_800)),
+        *((9_600, False, 7_916), (10_400, False, 7_307), (9_400, False, 7_234), (12_000, False, 5_666)),
+    ],
+)
+def test_an_estimate_of_10_000_that_is_only_one_or_was_off_by_more_than_the_margin_proves_less_of_a_part(
+    counted, may_be_wrong, goal
+):
+    verdict = Verdict(VerdictKind.PROMPT, limit=8_000, prompt=counted, unit=Unit.TOKENS)
+    sure, *_ = after(replace(SENT, count_may_be_wrong=may_be_wrong), 400, verdict)
     assert (sure.is_sure, sure.goal_tokens) == (True, goal)
 
 
@@ -384,10 +378,7 @@ def test_each_kind_of_media_is_a_reason_of_its_own():
 
 
 def test_a_lowered_reply_stays_lowered_in_the_third_send():
-    lowered = Outcome(
-        400, Verdict(VerdictKind.PROMPT_PLUS_REPLY, limit=12_000, prompt=10_000, reply=4_000, unit=Unit.TOKENS)
-    )
-    third = sends(SENT, lowered, OF_MEDIA)[2]
+    third = sends(SENT, Outcome(400, OVER_WITH_ITS_REPLY), OF_MEDIA)[2]
     assert (third.kind, third.reply_tokens) == (AttemptKind.WITHOUT_MEDIA, 12_000 - 10_000 - 16)
 
 

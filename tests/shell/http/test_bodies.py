@@ -71,17 +71,13 @@ async def test_a_client_that_leaves_before_its_body_is_complete_is_distinguished
         await read_body(request(receiving(*pieces, last=False)), 100, PAUSE_SECONDS)
 
 
-async def test_a_stream_says_when_it_has_been_taken():
-    arrived = asyncio.Event()
-    stream = pieces_of(request(receiving(b"a", b"b")), PAUSE_SECONDS, arrived=arrived)
-    assert [(piece, arrived.is_set()) async for piece in stream] == [(b"a", False), (b"b", True)]
-
-
-async def test_a_stream_that_breaks_off_has_never_arrived():
-    arrived = asyncio.Event()
+async def test_a_stream_says_when_it_has_been_taken_and_never_if_it_breaks_off():
+    whole, broken = asyncio.Event(), asyncio.Event()
+    stream = pieces_of(request(receiving(b"a", b"b")), PAUSE_SECONDS, arrived=whole)
+    assert [(piece, whole.is_set()) async for piece in stream] == [(b"a", False), (b"b", True)]
     with pytest.raises(ClientLeft):
-        _ = [piece async for piece in pieces_of(request(receiving(b"a", LEFT)), PAUSE_SECONDS, arrived=arrived)]
-    assert not arrived.is_set()
+        _ = [piece async for piece in pieces_of(request(receiving(b"a", LEFT)), PAUSE_SECONDS, arrived=broken)]
+    assert not broken.is_set()
 
 
 async def test_a_client_that_is_held_up_does_not_pause():

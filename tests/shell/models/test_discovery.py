@@ -192,26 +192,21 @@ async def test_a_failure_keeps_what_was_known() -> None:
     assert found.limits("m") == ModelLimits(32768)
 
 
+async def never(_: httpx.Request) -> httpx.Response:
+    await asyncio.sleep(60)
+    raise AssertionError
+
+
 @respx.mock
 async def test_an_upstream_that_never_answers_is_given_up() -> None:
-    async def never(_: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(60)
-        raise AssertionError
-
     respx.get(URL).mock(side_effect=never)
     assert await Discovery(upstream()).ask(timeout_seconds=0.2) == "no answer within 0.2 s"
 
 
 @respx.mock
 async def test_closing_gives_up_the_question_and_ends_all_others() -> None:
-    requests: list[str] = []
-
-    async def never(request: httpx.Request) -> httpx.Response:
-        requests.append(str(request.url))
-        await asyncio.sleep(60)
-        raise AssertionError
-
-    respx.get(URL).mock(side_effect=never)
+    requests: list[httpx.Request] = []
+    respx.get(URL).mock(side_effect=lambda request: requests.append(request) or never(request))
     found = Discovery(upstream())
     found.start()
     await until(lambda: bool(requests))
@@ -219,7 +214,7 @@ async def test_closing_gives_up_the_question_and_ends_all_others() -> None:
     found.nudge()
     found.offer_key(b"Bearer sk")
     await a_while()
-    assert requests == [URL]
+    assert len(requests) == 1
 
 
 @respx.mock

@@ -259,11 +259,7 @@ def test_any_string_has_a_profile(name: str) -> None:
 
 
 def test_a_window_that_was_inferred_bounds_and_is_no_evidence() -> None:
-    learned = (
-        ModelLimits(window_tokens=9000, certainty=Certainty.INFERRED),
-        "inferred from refusals that name no limit",
-    )
-    profile = resolver(learned=learned).profile("gpt-5")
+    profile = resolver(learned=(ModelLimits(9000, certainty=Certainty.INFERRED), "inferred")).profile("gpt-5")
     assert (profile.window_tokens, profile.window_is_guessed, profile.certain_window_tokens) == (9000, False, None)
 
 

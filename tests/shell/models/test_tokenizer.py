@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import tiktoken
@@ -58,26 +59,16 @@ def counts(request):
     return dict(zip(texts, zip(ours, theirs, strict=True), strict=True))
 
 
-def refuse(*_: object, **__: object) -> None:
-    raise AssertionError("the network was asked")
+refuse = Mock(side_effect=AssertionError("the network was asked"))
+
+
+def failing(error: BaseException) -> Callable[[str], int]:
+    """Counting by an encoding that raises."""
+    return partial(tokenizer._counted, Mock(encode_ordinary=Mock(side_effect=error)))
 
 
 class PanicException(BaseException):
     """An exception with the name that pyo3 gives to a panic in Rust."""
-
-
-class Failing:
-    """An encoding that raises."""
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
-
-    def encode_ordinary(self, text: str) -> list[int]:
-        raise self.error
-
-
-def failing(error: BaseException) -> Callable[[str], int]:
-    return partial(tokenizer._counted, Failing(error))
 
 
 def test_a_text_has_as_many_tokens_as_tiktoken_says(counts):

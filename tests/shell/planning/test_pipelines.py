@@ -22,9 +22,11 @@ def truncate(*args, **settings):
 
 
 def test_the_limits_of_the_settings_hold_for_every_tool():
-    step = truncate(tool_output={"max_lines": 7, "max_bytes": 999, "direction": "tail", "never": ["Skill"]})
+    step = truncate(
+        tool_output={"max_lines": 7, "max_bytes": 999, "direction": "tail", "never": ["Skill"], "preview_chars": 500}
+    )
     assert step.limits_of("any") == ExcerptLimits(7, 999, None, Direction.TAIL)
-    assert step.never == {"Skill"}
+    assert (step.never, step.preview_chars) == ({"Skill"}, 500)
 
 
 def test_a_tool_has_what_is_stated_for_it_and_the_rest_as_every_tool():
@@ -130,10 +132,6 @@ def test_images_of_results_stay_for_an_unknown_model():
 def test_the_notices_speak_the_language_of_the_settings_and_know_the_tools():
     made = pipeline(language="zh")
     assert (made.notices.language, made.notices.reach) == ("zh", AgentFileAccess.SHELL)
-
-
-def test_a_preview_has_the_length_of_the_settings():
-    assert truncate(tool_output={"preview_chars": 500}).preview_chars == 500
 
 
 def test_the_rules_of_the_budget_are_those_of_the_settings():

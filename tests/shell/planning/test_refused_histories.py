@@ -73,11 +73,8 @@ def test_a_request_without_seals_leaves_nothing_to_remember():
     assert known.without_seals("t", plain) is plain
 
 
-LOST = {
-    "role": "assistant",
-    "content": None,
-    "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}],
-}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+LOST = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 
 
 @pytest.mark.parametrize(("tenant", "model", "is_known"), [("t", "m", True), ("u", "m", False), ("t", "n", False)])
@@ -131,11 +128,7 @@ async def test_a_conversation_keeps_its_name():
 
 @pytest.mark.parametrize(
     "outcome",
-    [
-        Outcome(400, Verdict(VerdictKind.PROMPT)),
-        Outcome(200, Verdict(VerdictKind.PROMPT)),
-        Outcome(500, ACCEPTED.verdict),
-    ],
+    [*(Outcome(status, Verdict(VerdictKind.PROMPT)) for status in (200, 400)), Outcome(500, ACCEPTED.verdict)],
 )
 async def test_only_what_the_upstream_has_shortened_is_remembered(outcome):
     held = HeldConversations()

@@ -137,14 +137,6 @@ class Sender:
         self.share.release()
 
 
-async def test_pieces_of_a_body_are_counted_as_they_come():
-    sender = Sender(Workload(100, small_bytes=0))
-    for size in (3, 2):
-        await sender.send(size)
-    assert sender.share.held_bytes == 5
-    await sender.leave()
-
-
 @pytest.mark.parametrize(
     ("held_bytes", "each_bytes", "is_ended"),
     [(70_000, 5_000, True), (70_000, 9_000, False), (10_000_000, 100_000, True), (10_000_000, 180_000, False)],
