@@ -72,6 +72,19 @@ def results(*texts: str, calls: int = 1, arguments: str = "{}") -> Turns:
 
 LONG: Final = "A line of the log. " * 1_600
 PAGE: Final = "One page of it. " * 60
+STEPS, MANY_CALLS = results(*["x"] * 30), results("x", "y", "z", "z", calls=20)
+TEXTS: Final = results(PAGE, LONG, PAGE, LONG, PAGE)
+LONG_ARRAY: Final = (
+    "array too long. Expected an array with maximum length {limit}, but got an array with length {seen} instead."
+)
+OF_ARRAYS: Final = {"code": "array_above_max_length"}
+LONG_STRING: Final = (
+    "string too long. Expected a string with maximum length {limit}, but got a string with length {seen} instead."
+)
+ENDPOINT: Final = (
+    "This endpoint's maximum context length is {limit} tokens. However, you requested about {total} tokens ({prompt} "
+    "of text input, {reply} in the output). Please reduce the length of either one"
+)
 
 
 @dataclass
@@ -141,35 +154,14 @@ ROWS: Final = [
         SEEING,
     ),
     # items
-    Row(
-        "messages",
-        40,
-        "Input validation failed: Too many messages: {seen} exceeds limit of {limit}",
-        results(*["x"] * 30),
-    ),
-    Row("messages", 30, "The number of messages ({seen}) exceeds the maximum of {limit}.", results(*["x"] * 30), ALL),
-    Row(
-        "messages",
-        40,
-        "Invalid 'input': array too long. Expected an array with maximum length {limit}, but got an array with length "
-        "{seen} instead.",
-        results(*["x"] * 30),
-        ("responses", "chat"),
-        error={"code": "array_above_max_length"},
-    ),
-    Row(
-        "calls",
-        16,
-        "Invalid 'messages[3].tool_calls': array too long. Expected an array with maximum length {limit}, but got an "
-        "array with length {seen} instead.",
-        results("x", "y", "z", "z", calls=20),
-        error={"code": "array_above_max_length"},
-    ),
+    Row("messages", 40, "Input validation failed: Too many messages: {seen} exceeds limit of {limit}", STEPS),
+    Row("messages", 30, "The number of messages ({seen}) exceeds the maximum of {limit}.", STEPS, ALL),
+    Row("messages", 40, f"Invalid 'input': {LONG_ARRAY}", STEPS, ("responses", "chat"), error=OF_ARRAYS),
+    Row("calls", 16, f"Invalid 'messages[3].tool_calls': {LONG_ARRAY}", MANY_CALLS, error=OF_ARRAYS),
     Row(
         "parts",
         16,
-        "Invalid 'messages[2].content': array too long. Expected an array with maximum length {limit}, but got an "
-        "array with length {seen} instead.",
+        f"Invalid 'messages[2].content': {LONG_ARRAY}",
         asked(*[{"type": "text", "text": f"Part {number}."} for number in range(20)], times=3),
         SEEING,
     ),
@@ -181,43 +173,29 @@ ROWS: Final = [
         SEEING,
     ),
     # one string
-    Row(
-        "string",
-        6_000,
-        "Content length {seen} exceeds the maximum of {limit} characters per message",
-        results(PAGE, LONG, PAGE, LONG, PAGE),
-    ),
+    Row("string", 6_000, "Content length {seen} exceeds the maximum of {limit} characters per message", TEXTS),
     Row("characters", 27_000, "Your message exceeds the maximum length of {limit} characters", results(*[PAGE] * 40)),
-    Row(
-        "string",
-        6_000,
-        "String should have at most {limit} characters",
-        results(PAGE, LONG, PAGE, LONG, PAGE),
-        SEEING,
-        422,
-    ),
+    Row("string", 6_000, "String should have at most {limit} characters", TEXTS, SEEING, 422),
     Row(
         "string",
         6_000,
         "String value length (30000) exceeds the maximum allowed ({limit}, from "
         "`StreamReadConstraints.getMaxStringLength()`)",
-        results(PAGE, LONG, PAGE, LONG, PAGE),
+        TEXTS,
         ALL,
     ),
     Row(
         "string",
         6_000,
-        "Invalid 'messages[3].content': string too long. Expected a string with maximum length {limit}, but got a "
-        "string with length {seen} instead.",
-        results(PAGE, LONG, PAGE, LONG, PAGE),
+        f"Invalid 'messages[3].content': {LONG_STRING}",
+        TEXTS,
         ("chat", "responses"),
         error=too_long("messages[3].content"),
     ),
     Row(
         "string",
         6_000,
-        "Invalid 'input[3].arguments': string too long. Expected a string with maximum length {limit}, but got a "
-        "string with length {seen} instead.",
+        f"Invalid 'input[3].arguments': {LONG_STRING}",
         results(PAGE, PAGE, PAGE, arguments=json.dumps({"path": "a.txt", "content": LONG})),
         ("chat", "responses"),
         error=too_long("input[3].arguments"),
@@ -260,21 +238,11 @@ ROWS: Final = [
     Row(
         "total",
         9_000,
-        "This endpoint's maximum context length is {limit} tokens. However, you requested about {total} tokens "
-        "({prompt} of text input, {reply} in the output). Please reduce the length of either one, or use "
-        "the context-compression plugin to compress your prompt automatically.",
+        f"{ENDPOINT}, or use the context-compression plugin to compress your prompt automatically.",
         results(*[PAGE] * 9),
         members={"max_tokens": 8_700},
     ),
-    Row(
-        "total",
-        9_000,
-        "This endpoint's maximum context length is {limit} tokens. However, you requested about {total} tokens "
-        "({prompt} of text input, {reply} in the output). Please reduce the length of either one.",
-        results(*[long_text(150)] * 9),
-        refusals=2,
-        members={"max_tokens": 9_000},
-    ),
+    Row("total", 9_000, f"{ENDPOINT}.", results(*[long_text(150)] * 9), refusals=2, members={"max_tokens": 9_000}),
 ]
 
 
@@ -383,7 +351,7 @@ def test_exchanges_with_screenshots_of_a_computer_go_oldest_first(build: Any, is
 
 
 def test_only_the_texts_over_a_limit_are_cut_to_it_and_no_exchange_goes(build: Any) -> None:
-    row = Row("string", 6_000, "String should have at most {limit} characters", results(PAGE, LONG, PAGE, LONG, PAGE))
+    row = Row("string", 6_000, "String should have at most {limit} characters", TEXTS)
     upstream = scripted(row, "chat")
     world = build(behind=upstream, defaults={})
     played(world, upstream, row, "chat")

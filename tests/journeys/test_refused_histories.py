@@ -14,9 +14,44 @@ from support.journey import World, world
 from support.spellings import SPELLINGS, Items, Spelling
 from support.upstream import Answer, Over, ScriptedModel, Sent, listening, words
 
+
+def thought(spelling: Spelling) -> Items:
+    items = exchange(spelling)
+    items[0]["content"].insert(0, {"type": "thinking", "thinking": "", "signature": "EuYBsealed"})
+    return items
+
+
+def compacted(spelling: Spelling) -> Items:
+    return [{"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAsealed"}, *exchange(spelling)]
+
+
+SEALS = {
+    "thinking": Fault(
+        ("messages",),
+        (
+            "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
+            "modified. These blocks must remain as they were in the original response.",
+            "messages.1.content.0: thinking blocks have been modified",
+            "messages.1.content.0.thinking: each thinking block must contain thinking",
+        ),
+        thought,
+        lambda sent: "EuYBsealed" in sent.text,
+        lambda sent: "total 8" in sent.text,
+    ),
+    "compaction": Fault(
+        ("responses",),
+        (
+            "The encrypted content for item cmp_1 could not be verified. Reason: Encrypted content could not be "
+            "decrypted or parsed.",
+        ),
+        compacted,
+        lambda sent: "gAAAAsealed" in sent.text,
+        lambda sent: "was compacted by another" in sent.text,
+    ),
+}
 ROWS = [
     pytest.param(api, name, refusal, stream, id=f"{api}-{name}-{number}-{'streamed' if stream else 'whole'}")
-    for name, fault in FAULTS.items()
+    for name, fault in (FAULTS | SEALS).items()
     for api in fault.apis
     for number, refusal in enumerate(fault.refusals)
     for stream in (False, True)
@@ -65,7 +100,7 @@ class Turns:
 def test_a_fault_of_an_old_message_costs_one_refusal(
     build: Any, api: str, name: str, refusal: str, stream: bool
 ) -> None:
-    fault = FAULTS[name]
+    fault = (FAULTS | SEALS)[name]
     upstream = ScriptedModel([refusing(fault, refusal)], words("Fine."))
     turns = Turns(build(128_000, behind=upstream), api, fault, stream)
     assert [turns.turn() for _ in range(4)] == [(200, 2), (200, 1), (200, 1), (200, 1)]
@@ -96,53 +131,6 @@ def test_words_about_a_fault_that_a_history_does_not_have_repair_nothing(build: 
     body = {"model": "m", **spelling.request("Be brief.", spelling.user(TASK), [], 100), "stream": False}
     assert found.ask(json.dumps(body).encode(), path="/api/chat").status_code == 400
     assert len(upstream.sent) == 1
-
-
-def thought(spelling: Spelling) -> Items:
-    items = exchange(spelling)
-    items[0]["content"].insert(0, {"type": "thinking", "thinking": "", "signature": "EuYBsealed"})
-    return items
-
-
-def compacted(spelling: Spelling) -> Items:
-    return [{"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAsealed"}, *exchange(spelling)]
-
-
-SEALS = {
-    "thinking": Fault(
-        ("messages",),
-        (
-            "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be "
-            "modified. These blocks must remain as they were in the original response.",
-            "messages.1.content.0: thinking blocks have been modified",
-            "messages.1.content.0.thinking: each thinking block must contain thinking",
-        ),
-        thought,
-        lambda sent: "EuYBsealed" in sent.text,
-        lambda sent: "total 8" in sent.text,
-    ),
-    "compaction": Fault(
-        ("responses",),
-        (
-            "The encrypted content for item cmp_1 could not be verified. Reason: Encrypted content could not be "
-            "decrypted or parsed.",
-        ),
-        compacted,
-        lambda sent: "gAAAAsealed" in sent.text,
-        lambda sent: "was compacted by another" in sent.text,
-    ),
-}
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("name", "refusal"), [(name, one) for name, fault in SEALS.items() for one in fault.refusals])
-def test_what_another_key_has_sealed_costs_one_refusal(build: Any, name: str, refusal: str, stream: bool) -> None:
-    fault = SEALS[name]
-    upstream = ScriptedModel([refusing(fault, refusal)], words("Fine."))
-    turns = Turns(build(128_000, behind=upstream), fault.apis[0], fault, stream)
-    assert [turns.turn() for _ in range(4)] == [(200, 2), (200, 1), (200, 1), (200, 1)]
-    bodies = [one.messages for one in upstream.sent][1:]
-    assert all(later[: len(one) - 1] == one[:-1] for one, later in itertools.pairwise(bodies))
 
 
 def test_the_note_in_place_of_a_compaction_is_in_the_language_of_all_notes(build: Any) -> None:
