@@ -4,24 +4,17 @@ import json
 import pickle
 
 import pytest
-from support.media_samples import image_part
 from support.strategies import exchange, pipeline, planned, spelled, user
 
 from proxy.core.artifact import Artifact
 from proxy.core.compaction import Budget
 from proxy.core.conversation import (
-    Carried,
     Edit,
     MessageReport,
-    Moved,
     Parts,
     Reason,
     TrackedMessage,
     Words,
-    before_a_user,
-    done_again,
-    size_of,
-    with_media,
 )
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
@@ -37,15 +30,6 @@ def entry(content, **members):
 
 def edit(text, reason=Reason.OLD_RESULT, path=("content",)):
     return Edit(3, path, text, reason)
-
-
-def test_an_edited_entry_is_measured_on_its_bytes():
-    before = entry("a long text " * 50)
-    after = before.edited((edit("short"),), COUNTER)
-    assert after.message.raw == b'{"role":"tool","content":"short"}'
-    assert after.size == size_of(after.message, COUNTER)
-    assert (after.original, after.original_size) == (before.original, before.size)
-    assert before.message.raw == before.original.raw
 
 
 def test_an_edit_that_does_not_shorten_is_not_made():
@@ -110,63 +94,6 @@ def test_what_excerpts_are_made_of_is_the_message_once_its_media_are_routed():
     assert routed.whole.content() == "a description, which may be longer"
     assert routed.whole_size == routed.size
     assert routed.edited((edit("a cut"),), COUNTER).whole is routed.whole
-
-
-def test_what_follows_a_message_is_measured_with_it():
-    behind = ChatMessage.read(b'{"role":"user","content":"an image"}')
-    alone = entry("short")
-    followed = alone.followed_by([behind], COUNTER)
-    assert followed.size == alone.size
-    assert followed.sent_size == alone.size + size_of(behind, COUNTER)
-
-
-LAST = TrackedMessage.of(
-    4, ChatMessage.read(b'{"role":"tool","tool_call_id":"c","content":"done"}'), "ls", COUNTER
-)  # fmt: skip
-
-
-def moved(number: int, spoken: str | None = None) -> Moved:
-    return Moved((Carried(json.dumps(image_part(b"%d" % number)).encode()),), spoken)
-
-
-def sent(entry):
-    return [json.loads(message.raw) for message in entry.following]
-
-
-def test_the_images_of_all_results_are_in_one_user_message_after_the_last_of_them():
-    entry = with_media(LAST, [moved(1), moved(2)], COUNTER)
-    (shown,) = sent(entry)
-    assert shown["role"] == "user"
-    assert shown["content"] == [image_part(b"1"), image_part(b"2")]
-    assert entry.sent_size.tokens > LAST.sent_size.tokens
-    assert entry.message is LAST.message
-
-
-def test_nothing_follows_a_batch_without_media():
-    assert sent(with_media(LAST, [], COUNTER)) == []
-
-
-def test_an_upstream_that_takes_no_user_right_after_a_result_gets_words_of_the_assistant_first_and_once():
-    words, shown = sent(with_media(LAST, [moved(1, "Here it is."), moved(2, "Here too.")], COUNTER))
-    assert (words["role"], words["content"]) == ("assistant", "Here it is.")
-    assert shown["role"] == "user"
-
-
-def test_before_a_user_message_the_words_follow_the_images_and_the_head_stays():
-    entry = with_media(LAST, [moved(1, "Here it is.")], COUNTER)
-    followed = before_a_user(entry, COUNTER)
-    assert [message["role"] for message in sent(followed)] == ["assistant", "user", "assistant"]
-    assert followed.following[:2] == entry.following
-    plain = with_media(LAST, [moved(1)], COUNTER)
-    assert before_a_user(plain, COUNTER) is plain
-
-
-def test_a_batch_that_is_prepared_anew_is_made_of_what_its_entries_have_moved():
-    before = before_a_user(with_media(LAST, [moved(1, "Here it is.")], COUNTER), COUNTER)
-    (again,) = done_again([before], COUNTER)
-    assert sent(again) == []
-    (untouched,) = done_again([LAST], COUNTER)
-    assert untouched is LAST
 
 
 KEPT = Artifact(b"a")

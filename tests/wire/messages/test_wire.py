@@ -217,15 +217,6 @@ def test_any_other_thread_is_looked_into(thread):
     assert MESSAGES.with_tool(request, "always") is not None
 
 
-def test_the_tools_of_a_request_are_its_bytes_and_nothing_where_it_has_none():
-    tools = [{"name": "weather"}]
-    with_some = MESSAGES.parse(spelled(body_of([user("a")], tools=tools)))
-    assert MESSAGES.tools(with_some) == spelled(tools)
-    assert MESSAGES.tool_names(MESSAGES.tools(with_some)) == ["weather"]
-    without = MESSAGES.parse(spelled(body_of([user("a")])))
-    assert MESSAGES.tool_names(MESSAGES.tools(without)) == []
-
-
 def test_a_prompt_that_filled_its_window_is_an_overflow_whatever_part_was_cached():
     body = body_of_answer([], "model_context_window_exceeded", usage=START_USAGE)
     assert MESSAGES.judged(200, (), body, sent=None, request=b"").prompt == 423

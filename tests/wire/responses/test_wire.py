@@ -160,10 +160,7 @@ def test_tools_that_come_as_items_count_as_tools():
     assert json.loads(RESPONSES.tools(read(USER, tools=[WEATHER]))) == [WEATHER]
 
 
-def test_our_tool_is_offered_only_in_a_list_of_the_request_that_is_all_there():
-    assert RESPONSES.with_tool(read(USER, tools=[WEATHER], store=False), "auto") is not None
-    assert RESPONSES.with_tool(read(USER, tools=[WEATHER], store=False, prompt={"id": "p"}), "auto") is not None
-    assert RESPONSES.with_tool(read(USER, tools=[WEATHER], store=False, conversation="c"), "always") is None
+def test_our_tool_is_not_offered_where_an_item_adds_to_the_tools():
     assert RESPONSES.with_tool(read(TOOLS_ITEM, USER, tools=[WEATHER], store=False), "always") is None
 
 
