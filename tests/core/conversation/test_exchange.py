@@ -142,13 +142,6 @@ def test_a_repaired_history_pairs_up_and_keeps_every_other_message(messages, dat
     assert found.count == len(found.orphans) + len(added) == len(made.healed)
 
 
-def test_a_second_result_of_one_call_is_one_too_many_but_where_the_wire_allows_it():
-    messages = [user("go"), *exchange(["one"]), exchange(["again"])[1]]
-    conversation = request_of(messages).conversation.messages
-    assert unpaired(conversation).orphans == (3,)
-    assert not unpaired(conversation, may_repeat=True)
-
-
 @pytest.mark.parametrize(
     ("written", "answers"),
     [
@@ -247,11 +240,6 @@ def test_only_a_text_of_a_length_that_people_write_is_quoted(length, quotable):
 def tracked(role: str = "user", content: object = "It is 16:10.", **members: object) -> TrackedMessage:
     raw = json.dumps({"role": role, "content": content, **members}).encode()
     return TrackedMessage.of(0, ChatMessage.read(raw), "", ByteClassCounter())
-
-
-@pytest.mark.parametrize("role", ["system", "developer", "user"])
-def test_a_clock_in_a_message_that_stays_changes_nothing_for_others(role):
-    assert are_interchangeable(tracked(role), tracked(role, "It is 16:11."), 1_000)
 
 
 @pytest.mark.parametrize(

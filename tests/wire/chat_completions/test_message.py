@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from support.json_bytes import VALUES, messages
-from support.media_samples import PDF, WAV
+from support.media_samples import PDF
 
 from proxy.core.content_types import media_type
 from proxy.core.conversation import Carried, Part, Parts, Route, Shown, ToolCall, Words
@@ -70,11 +70,6 @@ def test_what_the_old_part_says_of_its_content_stays(route):
     assert found | old == found
 
 
-def test_a_file_has_its_name_and_raw_audio_its_format():
-    assert made(Route.FILE, name="a.pdf")["filename"] == "a.pdf"
-    assert made(Route.AUDIO, WAV)["format"] == "wav"
-
-
 def test_an_old_part_of_an_odd_type_leaves_nothing():
     assert made(Route.IMAGE, old={"image_url": "text"}).keys() == {"url"}
 
@@ -83,14 +78,6 @@ def test_a_replaced_address_goes_and_the_members_beside_it_stay():
     old = {"image_url": {"url": "https://example.org/a.png", "file_id": "7", "detail": "high"}}
     assert made(Route.IMAGE, old=old, is_fetched=True).keys() == {"url", "detail"}
     assert made(Route.IMAGE, old=old)["file_id"] == "7"
-
-
-def test_what_is_not_here_is_shown_by_its_address():
-    shown = Shown(Route.IMAGE, media_type(b""), address="https://example.org/a.png")
-    assert json.loads(ChatMessage.json_of(shown, "user")) == {
-        "type": "image_url",
-        "image_url": {"url": "https://example.org/a.png"},
-    }
 
 
 def test_the_rest_of_a_part_has_all_but_the_content_in_the_same_order():
