@@ -10,19 +10,12 @@ from typing import Any
 import obstore
 import pytest
 from obstore.exceptions import GenericError
-from support.azure_server import azure_server, new_container
-from support.gcs_server import gcs_server, new_google_bucket
+from support.buckets import SERVERS, new_bucket
 from support.journey import KEY, at, long_text, one_call
-from support.s3_server import new_bucket, s3_server
+from support.moto_server import moto_server
 
 LONG = long_text(5_000, "word")
 SHARED = {"secret": "5e" * 32}
-
-SERVERS = {
-    "s3": (s3_server, new_bucket),
-    "google": (gcs_server, new_google_bucket),
-    "azure": (azure_server, new_container),
-}
 
 
 @pytest.fixture(params=SERVERS)
@@ -82,7 +75,7 @@ def test_a_bucket_that_fails_costs_a_request_nothing_but_the_cut_and_the_replica
 def test_a_replica_that_starts_without_its_bucket_uses_it_as_soon_as_it_answers(
     build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with s3_server() as endpoint:
+    with moto_server("s3") as endpoint:
         artifacts = {"url": new_bucket(endpoint, tmp_path.name, monkeypatch)}
         first = build(artifacts=artifacts, server=SHARED, proxies=[{"data_dir": tmp_path / "one"}])
         first.ask(one_call(LONG))

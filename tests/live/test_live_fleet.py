@@ -10,9 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from support.buckets import new_bucket
 from support.journey import call, long_text, result
 from support.live_proxy import running_together
-from support.s3_server import new_bucket, s3_server
+from support.moto_server import moto_server
 from support.state_server import StateServer, needs_state_server
 from support.upstream import listening, model_server
 from support.waiting import PATIENCE_SECONDS, until
@@ -72,7 +73,7 @@ class Fleet:
 def fleet(tmp_path, monkeypatch):
     state, upstream = StateServer(tmp_path), model_server(WINDOW)
     with contextlib.ExitStack() as stack:
-        url = new_bucket(stack.enter_context(s3_server()), tmp_path.name, monkeypatch)
+        url = new_bucket(stack.enter_context(moto_server("s3")), tmp_path.name, monkeypatch)
         state.start()
         stack.callback(state.stop)
         upstream_port = int(stack.enter_context(listening(upstream)).removesuffix("/v1").rpartition(":")[2])

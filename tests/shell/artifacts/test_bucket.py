@@ -12,9 +12,7 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
-from support.azure_server import azure_server, new_container
-from support.gcs_server import gcs_server, new_google_bucket
-from support.s3_server import new_bucket, s3_server
+from support.buckets import SERVERS
 from support.waiting import until
 
 from proxy.core.artifact import Artifact
@@ -40,13 +38,6 @@ TENANT, OTHER = "5eed" * 8, "beef" * 8
 DAY = 24 * 3600
 SHORT = Artifact(b"one\ntwo\n", "sh")
 LONG = Artifact(b"".join(b"line %d of a long text\n" % number for number in range(1, 60_001)), "sh")
-
-
-SERVERS = {
-    "s3": (s3_server, new_bucket),
-    "google": (gcs_server, new_google_bucket),
-    "azure": (azure_server, new_container),
-}
 
 
 @pytest.fixture(scope="module")
