@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -29,10 +30,8 @@ async def test_nothing_is_lost(names):
 
 
 def test_a_loss_is_reported_on_the_page_and_fails_the_command(monkeypatch, tmp_path, capsys):
-    async def losing(_):
-        return [Tried("Nothing breaks", "a hammer", 2, ["the window"]), Tried("Nothing burns", "a match", 1)]
-
-    monkeypatch.setitem(TRIALS, "kills", losing)
+    tried = [Tried("Nothing breaks", "a hammer", 2, ["the window"]), Tried("Nothing burns", "a match", 1)]
+    monkeypatch.setitem(TRIALS, "kills", AsyncMock(return_value=tried))
     monkeypatch.setattr("sys.argv", ["faults", "--only", "kills", "--write", str(tmp_path / "page.md")])
     assert main() == 1
     written = (tmp_path / "page.md").read_text()
@@ -42,10 +41,7 @@ def test_a_loss_is_reported_on_the_page_and_fails_the_command(monkeypatch, tmp_p
 
 
 def test_what_was_not_tried_fails_the_command(monkeypatch):
-    async def nothing(_):
-        return [Tried("Nothing breaks", "nothing")]
-
-    monkeypatch.setitem(TRIALS, "kills", nothing)
+    monkeypatch.setitem(TRIALS, "kills", AsyncMock(return_value=[Tried("Nothing breaks", "nothing")]))
     monkeypatch.setattr("sys.argv", ["faults", "--only", "kills"])
     assert main() == 1
     assert "times" not in page([])[-10:]

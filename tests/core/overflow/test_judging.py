@@ -582,6 +582,14 @@ def test_a_count_that_went_no_further_than_the_limit_may_be_far_under_ours():
     assert plausible(claim, Sent(50_000)).prompt == 3_001
 
 
+def test_a_request_is_long_or_short_by_what_the_model_surely_takes():
+    assert Sent(1_844, window_tokens=128_000, window_is_certain=False).is_long
+    assert Sent(1_000, window_tokens=1_100, window_is_certain=False).is_short
+    assert Sent(1_000, window_tokens=1_100).is_long
+    assert Sent(None, window_tokens=1_100).share is None
+    assert Sent(1_000).share is None
+
+
 def test_a_vague_claim_without_numbers_is_doubted_of_a_short_request():
     short = Sent(1_000, window_tokens=128_000)
     assert plausible(CLAIM, short).kind is VerdictKind.UNKNOWN

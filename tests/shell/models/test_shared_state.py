@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import redis
@@ -64,6 +64,14 @@ class Replica:
         await until(lambda: self.window(by) == limit)
 
 
+Pair: TypeAlias = tuple[Replica, Replica]
+
+
+@pytest.fixture
+def replicas(tmp_path: Path, server: StateServer) -> Pair:
+    return Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+
+
 @contextlib.asynccontextmanager
 async def running(*replicas: Replica) -> AsyncIterator[None]:
     async with contextlib.AsyncExitStack() as stack:
@@ -78,9 +86,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
-    tmp_path: Path, server: StateServer, quick: None
+    replicas: Pair, tmp_path: Path, server: StateServer, quick: None
 ) -> None:
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    one, two = replicas
     async with running(one, two):
         one.meets(8_192)
         one.learning.learn("m", {f"{facts.REFUSES}vision": 1})
@@ -95,9 +103,9 @@ async def test_a_lesson_reaches_the_other_replica_and_one_that_starts_later(
 
 
 async def test_a_lesson_of_the_moment_of_an_exchange_is_shared_by_the_next_one(
-    tmp_path: Path, server: StateServer, quick: None, monkeypatch: pytest.MonkeyPatch
+    replicas: Pair, quick: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    one, two = replicas
     read, lessons = shared_state._read, [8_192]
 
     def meanwhile(written: bytes) -> Any:
@@ -111,10 +119,8 @@ async def test_a_lesson_of_the_moment_of_an_exchange_is_shared_by_the_next_one(
         await two.comes_to(8_192)
 
 
-async def test_both_replicas_have_the_same_rows_and_the_newest_of_each(
-    tmp_path: Path, server: StateServer, quick: None
-) -> None:
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+async def test_both_replicas_have_the_same_rows_and_the_newest_of_each(replicas: Pair, quick: None) -> None:
+    one, two = replicas
     async with running(one, two):
         for replica, by, ratio in ((one, ALICE, 1.5), (two, BOB, 1.3)):
             for _ in range(3):
@@ -129,8 +135,8 @@ async def test_both_replicas_have_the_same_rows_and_the_newest_of_each(
         assert one.learning.known == two.learning.known
 
 
-async def test_a_lesson_is_published_at_once_and_the_last_one_at_the_end(tmp_path: Path, server: StateServer) -> None:
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+async def test_a_lesson_is_published_at_once_and_the_last_one_at_the_end(replicas: Pair) -> None:
+    one, two = replicas
     async with running(one):
         one.meets(8_192)
     async with running(two):
@@ -147,10 +153,8 @@ async def test_it_ends_at_any_moment(tmp_path: Path, server: StateServer, monkey
         assert one.shared.problem is None
 
 
-async def test_two_replicas_that_learn_at_once_know_both_lessons(
-    tmp_path: Path, server: StateServer, quick: None
-) -> None:
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+async def test_two_replicas_that_learn_at_once_know_both_lessons(replicas: Pair, quick: None) -> None:
+    one, two = replicas
     async with running(one, two):
         for number in range(20):
             one.meets(8_192 + number, ALICE)
@@ -170,10 +174,10 @@ async def test_replicas_that_separate_tenants_differently_share_nothing(tmp_path
 
 
 async def test_without_the_server_each_learns_alone_and_with_it_again_they_agree(
-    tmp_path: Path, server: StateServer, quick: None
+    replicas: Pair, server: StateServer, quick: None
 ) -> None:
     """The server keeps nothing over its restart: the replicas tell it again."""
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    one, two = replicas
     async with running(one, two):
         one.meets(8_192, ALICE)
         await two.comes_to(8_192, ALICE)
@@ -272,12 +276,12 @@ async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_compar
 
 
 async def test_a_defect_is_logged_and_the_next_comparison_made(
-    tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch, quick: None
+    replicas: Pair, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError
 
-    one, two = Replica(tmp_path / "one", server), Replica(tmp_path / "two", server)
+    one, two = replicas
     async with running(one, two):
         with capture_logs() as logs, monkeypatch.context() as broken:
             broken.setattr("proxy.shell.models.shared_state._read", fail)

@@ -8,6 +8,7 @@ import threading
 import time
 from functools import partial
 from textwrap import dedent
+from unittest.mock import Mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -134,11 +135,7 @@ async def test_abandoned_work_is_not_begun_and_work_that_is_begun_counts_until_i
 
 async def test_without_another_thread_nothing_is_taken(monkeypatch):
     threads = Threads(1, "none")
-
-    def none(_):
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", none)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
     with pytest.raises(RuntimeError, match="start new thread"):
         await threads.run(PATIENCE_SECONDS, partial(divmod, 7, 2))
     monkeypatch.undo()

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import threading
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,9 +25,7 @@ def test_a_file_is_replaced_as_a_whole_and_is_its_users_alone(tmp_path):
 
 
 def test_what_breaks_off_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    def broken(*_):
-        raise OSError(errno.ENOSPC, "full")
-
+    broken = Mock(side_effect=OSError(errno.ENOSPC, "full"))
     (tmp_path / "kept.json").write_bytes(b"old")
     monkeypatch.setattr(os, "replace", broken)
     monkeypatch.setattr(os, "link", broken)

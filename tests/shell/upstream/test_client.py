@@ -596,18 +596,12 @@ def _errors_of_the_client():
 
 @pytest.mark.parametrize("kind", sorted(set(_errors_of_the_client()), key=str))
 async def test_every_error_of_the_client_library_becomes_one_of_ours(kind, monkeypatch):
-    failed = 0
-
-    async def failing(*_, **__):
-        nonlocal failed
-        failed += 1
-        raise _made(kind)
-
+    failing = AsyncMock(side_effect=_made(kind))
     monkeypatch.setattr(aiohttp.ClientSession, "_request", failing)
     async with SocketServer(answering(OK)) as scripted, opened(scripted.base_url) as upstream:
         with pytest.raises(UpstreamError) as caught:
             await upstream.send("POST", b"/x", [], Outgoing(b"{}"))
-    assert failed == 1
+    assert failing.await_count == 1
     assert SECRET not in str(caught.value)
     assert isinstance(caught.value, ProxyError)
 
