@@ -29,7 +29,7 @@ from tools.faults.much_kept import much_kept
 from tools.faults.names import certificates, names
 from tools.faults.neighbours import hostile_words, idle_streams, large_beside_small, secrets, slow_bodies
 from tools.faults.report import page
-from tools.faults.soak import soak, written
+from tools.faults.soak import WARM_UP_SECONDS, soak, written
 from tools.faults.storage import full_disk, isolation, kills, many_at_once, no_disk, removed_folder
 from tools.faults.strangers import fronts, keys_of_clients, strangers, wrong_keys
 from tools.faults.trials import Extent, Trial, Tried
@@ -109,6 +109,8 @@ def main() -> int:
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="also mixed traffic for this long")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page")
     options = parser.parse_args()
+    if options.soak is not None and options.soak * 60 <= WARM_UP_SECONDS:
+        parser.error(f"--soak takes more than the {WARM_UP_SECONDS / 60:g} minutes in which memory fills up")
     extent = Extent.short() if options.short else Extent()
     if options.idle_streams:
         extent = Extent(extent.every, extent.kills, options.idle_streams, extent.large_at_once)
