@@ -179,20 +179,15 @@ def test_a_cut_that_a_count_proves_corrects_a_window_that_was_loaded_before(buil
 
 @pytest.mark.parametrize("api", SPELLED)
 def test_a_server_that_comes_back_larger_is_asked_before_the_next_plan(build: Any, api: str) -> None:
-    window = 4_096
-    over = "the request exceeds the available context size ({tokens} > {window})"
-
-    def rule(sent: Sent) -> Any:
-        return sent.face.error(over.format(tokens=sent.tokens, window=window)) if sent.tokens > window else None
-
-    upstream = ScriptedModel([valid, rule], words("Fine."), [FACES[api]])
-    upstream.lists = [{"id": "m", "object": "model", "meta": {"n_ctx": window}}]
-    world = build(behind=upstream, defaults={})
+    over = Over("prompt", 4_096, "the request exceeds the available context size ({seen} > {limit})")
+    upstream = ScriptedModel([valid, over], words("Fine."), [FACES[api]])
     *first, last = growing(14, 40)
+    upstream.lists = [{"id": "m", "object": "model", "meta": {"n_ctx": over.limit}}]
+    world = build(behind=upstream, defaults={})
     for body in first:
         assert asked(world, api, body)[0] == 200
-    assert upstream.last.tokens <= window
-    window = 16_384
-    upstream.lists = [{"id": "m", "object": "model", "meta": {"n_ctx": window}}]
+    assert upstream.last.tokens <= over.limit
+    over.limit = 16_384
+    upstream.lists = [{"id": "m", "object": "model", "meta": {"n_ctx": over.limit}}]
     assert asked(world, api, last)[0] == 200
     assert upstream.last.tokens > 5_000

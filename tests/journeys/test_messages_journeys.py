@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from support.journey import World, long_text
 from support.messages_journey import PATH, ask, marked, request, results_of, said_by, work
-from support.upstream import Over, OverAtStep, worker
-from support.upstream.messages import REFUSALS
+from support.upstream import Over, worker
 
 WINDOW = 8_000
 PROMPT_TOO_LONG = re.compile(r"prompt is too long: (\d+) tokens > (\d+) maximum\. .+")
@@ -42,17 +41,6 @@ def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, 
         assert body["messages"][0]["role"] == "user"
         assert body["system"] == request([])["system"]
     assert "earlier messages" in world.upstream.last.body.decode()
-
-
-@pytest.mark.parametrize("form", sorted(REFUSALS.keys() - {"413 bytes", "ours, no code", "kimi"}))
-@pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
-    server = worker(OverAtStep(form, 4, once=True))
-    world = build(1_000_000, behind=server, defaults={})
-    work(world, 6, log_of, stream=stream)
-    assert server.complaints == []
-    assert server.refusals == 1
-    assert len(server.sent) == 7
 
 
 @pytest.mark.parametrize("form", ["anthropic", "openai", "vllm", "llama.cpp", "in the stream"])

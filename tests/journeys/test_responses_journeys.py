@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 import pytest
+from support import messages_journey
 from support.journey import World, long_text
 from support.media_samples import PNG
 from support.responses_journey import PATH, request, results_of, work
-from support.upstream import Answer, Over, OverAtStep, ScriptedModel, Sent, as_json, worker
-from support.upstream.responses import REFUSALS
+from support.upstream import Answer, Over, OverAtStep, ScriptedModel, Sent, as_json, messages, responses, worker
 
 WINDOW = 8_000
 PNG_BASE64 = base64.b64encode(PNG).decode()
@@ -41,15 +41,22 @@ def test_forty_turns_over_a_small_window_are_all_answered_and_valid(build: Any, 
     assert "earlier messages" in world.upstream.last.body.decode()
 
 
-@pytest.mark.parametrize("form", sorted(REFUSALS))
+FORMS = [
+    *(("messages", form) for form in sorted(messages.REFUSALS.keys() - {"413 bytes", "ours, no code", "kimi"})),
+    *(("responses", form) for form in sorted(responses.REFUSALS)),
+]
+
+
+@pytest.mark.parametrize(("api", "form"), FORMS)
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, form: str, stream: bool) -> None:
+def test_a_refusal_in_any_form_is_healed_by_one_second_send(build: Any, api: str, form: str, stream: bool) -> None:
     server = worker(OverAtStep(form, 4, once=True))
     world = build(1_000_000, behind=server, defaults={})
-    work(world, 6, log_of, stream=stream, **THINKS)
-    assert server.complaints == []
-    assert server.refusals == 1
-    assert len(server.sent) == 7
+    if api == "messages":
+        messages_journey.work(world, 6, log_of, stream=stream)
+    else:
+        work(world, 6, log_of, stream=stream, **THINKS)
+    assert (server.complaints, server.refusals, len(server.sent)) == ([], 1, 7)
 
 
 @pytest.mark.parametrize("form", ["openai", "failed event", "vllm"])
