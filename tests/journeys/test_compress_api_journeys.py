@@ -8,21 +8,17 @@ import json
 import re
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 from pydantic import SecretStr
 from support.journey import KEY, World, call, long_text, one_call, result
 from support.media_samples import base64_of, image_part, png
-from support.serving import serving
 from support.waiting import PATIENCE_SECONDS
 
-from proxy.config import Settings
-from proxy.shell.artifacts import Tenants
-from proxy.shell.endpoints import Guard, create_api
-from proxy.shell.resources import Workload
+from proxy.shell.relay import Routes
 
 ADMIN = "operator-key-0123456789"
 LOG = long_text(6_000)
@@ -283,41 +279,19 @@ def test_the_log_has_figures_and_neither_key_nor_content(gateway: World) -> None
     assert "value 7919" not in gateway.log_text
 
 
-class Never:
-    """A planner that has no end, or fails."""
-
-    def __init__(self, failure: Exception | None = None) -> None:
-        self.failure = failure
-
-    async def of(self, *_: object) -> Any:
-        if self.failure is not None:
-            raise self.failure
-        await asyncio.Event().wait()
-
-
+@pytest.mark.breaks_the_proxy
 @pytest.mark.parametrize(
-    ("failure", "most_seconds", "kind"),
-    [(None, 0.01, "compression_timeout"), (ZeroDivisionError(), PATIENCE_SECONDS, "compression_error")],
+    ("planning", "most_seconds", "kind"),
+    [
+        (asyncio.Event().wait, 0.01, "compression_timeout"),
+        (AsyncMock(side_effect=ZeroDivisionError), PATIENCE_SECONDS, "compression_error"),
+    ],
+    ids=["never ends", "breaks"],
 )
 def test_what_takes_too_long_or_breaks_is_a_503_that_callers_know(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception | None, most_seconds: float, kind: str
+    gateway: World, monkeypatch: pytest.MonkeyPatch, planning: Any, most_seconds: float, kind: str
 ) -> None:
     monkeypatch.setattr("proxy.shell.endpoints.compress_api.COMPRESS_SECONDS", most_seconds)
-    routes: Any = Never(failure)
-    routes.default = SimpleNamespace(upstream=SimpleNamespace(base_path=b"/v1"))
-    api = create_api()
-    api.state.services = SimpleNamespace(
-        uses=1,
-        let_go=lambda: None,
-        server=Settings().server,
-        routes=routes,
-        tenants=Tenants.of_folder(tmp_path),
-        guard=Guard(None, frozenset()),
-        by_hash=object(),
-        workload=Workload(),
-    )
-    with serving(api) as base_url:
-        answer = httpx.post(
-            f"{base_url.removesuffix('/v1')}/v1/compress", json=one_call("x"), trust_env=False, timeout=PATIENCE_SECONDS
-        )
+    monkeypatch.setattr(Routes, "of", lambda *_: planning())
+    answer = compress(gateway, one_call("x"))
     assert (answer.status_code, answer.json()["error"]["type"]) == (503, kind)
