@@ -139,14 +139,23 @@ def test_a_long_system_text_is_reported_where_the_window_is_only_guessed(build: 
     assert world.log("model_limits")[0]["window_is"] == "guessed"
 
 
-def test_where_nothing_can_be_kept_a_request_that_fits_goes_up_as_it_came(build: Any, tmp_path: Path) -> None:
+def test_what_fits_goes_up_as_it_came_while_nothing_can_be_kept_and_is_cut_once_the_store_works_again(
+    build: Any, tmp_path: Path
+) -> None:
     world = build()
-    (tmp_path / "kept" / "tool-output").write_text("a file in the folder's place")
+    place = tmp_path / "kept" / "tool-output"
+    place.write_text("a file in the folder's place")
     body = json.dumps(one_call(LONG)).encode()
     answer = world.ask(body)
     assert (answer.status_code, world.upstream.last.body) == (200, body)
     assert "x-context-proxy-edits" not in answer.headers
     assert [line["level"] for line in world.logged("artifact_store_failed")] == ["warning"]
+    place.unlink()
+    world.ask(body)
+    assert list(world.kept.values()) == [LONG.encode()]
+    own = [name for name in world.upstream.last.headers if name.startswith(b"x-context-proxy")]
+    assert own == [b"x-context-proxy-loop"]
+    assert len(world.upstream.last.body) < len(LONG)
 
 
 def test_where_nothing_can_be_kept_what_must_be_cut_says_that_the_rest_is_gone(build: Any, tmp_path: Path) -> None:
@@ -158,20 +167,6 @@ def test_where_nothing_can_be_kept_what_must_be_cut_says_that_the_rest_is_gone(b
     assert "The rest could not be kept" in sent
     assert "/tool_bash_" not in sent
     assert len(world.log("artifact_store_failed")) == 1
-
-
-def test_a_store_that_works_again_is_used_again(build: Any, tmp_path: Path) -> None:
-    world = build()
-    place = tmp_path / "kept" / "tool-output"
-    place.write_text("a file in the folder's place")
-    world.ask(one_call(LONG))
-    place.unlink()
-    world.ask(one_call(LONG))
-    assert list(world.kept.values()) == [LONG.encode()]
-    assert [name for name in world.upstream.last.headers if name.startswith(b"x-context-proxy")] == [
-        b"x-context-proxy-loop"
-    ]
-    assert len(world.upstream.last.body) < len(LONG)
 
 
 def test_deleted_artifacts_are_stored_again(build: Any) -> None:

@@ -74,22 +74,15 @@ def test_what_no_upstream_is_for_goes_to_the_one_that_is(build: Any, other: Any)
     assert (len(small.sent), len(world.upstream.sent)) == (0, 1)
 
 
-def test_a_key_goes_to_the_upstream_that_it_belongs_to_and_to_no_other(build: Any, other: Any) -> None:
+def test_a_key_goes_to_the_upstream_that_it_belongs_to_and_else_the_clients(build: Any, other: Any) -> None:
     small, base_url = other
-    routed = {"match": "qwen*", "base_url": base_url, "api_key": "sk-of-qwen"}
-    world = build(upstreams=[routed])
-    world.ask(asking("qwen3-32b"))
-    world.ask(asking("gpt-6"))
-    sent = small.sent[0].headers, world.upstream.sent[0].headers
-    assert [one[b"authorization"] for one in sent] == [b"Bearer sk-of-qwen", f"Bearer {KEY}".encode()]
+    own = {"match": "qwen*", "base_url": base_url, "api_key": "sk-of-qwen"}
+    world = build(upstreams=[own, {"match": "llama*", "base_url": base_url}])
+    for model in ("qwen3-32b", "llama", "gpt-6"):
+        world.ask(asking(model))
+    sent = [one.headers[b"authorization"] for one in (*small.sent, *world.upstream.sent)]
+    assert sent == [b"Bearer sk-of-qwen", *[f"Bearer {KEY}".encode()] * 2]
     assert "sk-of-qwen" not in world.log_text
-
-
-def test_without_a_key_of_its_own_an_upstream_gets_the_clients(build: Any, other: Any) -> None:
-    small, base_url = other
-    world = build(upstreams=[{"match": "qwen*", "base_url": base_url}])
-    world.ask(asking("qwen3-32b"))
-    assert small.sent[0].headers[b"authorization"] == f"Bearer {KEY}".encode()
 
 
 def test_what_one_upstream_teaches_of_a_model_holds_for_that_one_alone(build: Any, other: Any) -> None:
