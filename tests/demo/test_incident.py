@@ -46,15 +46,11 @@ def run(toolbox, call):
     return toolbox.run(call.name, json.dumps(dict(call.arguments)))
 
 
-def everything(messages):
-    return messages
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("services", [2, 9, 40])
 def test_who_sees_everything_takes_the_shortest_way_to_the_right_answer(seed, services, tmp_path):
     incident = make_incident(services, seed)
-    turns = work(incident, tmp_path, everything)
+    turns = work(incident, tmp_path, lambda messages: messages)
     assert turns[-1] == f"After {services} services: {incident.answer}"
     assert len(turns) == services + 4
 

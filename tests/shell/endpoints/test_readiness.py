@@ -23,11 +23,6 @@ class Check:
         return self.problem
 
 
-async def test_what_fails_is_named_with_its_reason():
-    found = Readiness({"upstream": Check("gone")}, {"store": Check(), "other": Check("full")})
-    assert await found.looked() == (False, {"upstream": "gone", "other": "full"})
-
-
 @pytest.mark.parametrize(
     ("problems", "is_ready"),
     [
@@ -40,12 +35,12 @@ async def test_what_fails_is_named_with_its_reason():
     ],
 )
 async def test_one_of_several_upstreams_is_enough_and_the_store_is_always_needed(problems, is_ready):
-    first, second, store = problems
+    named = dict(zip(("upstreams[0]", "upstream", "store"), problems, strict=True))
+    checks = {name: Check(why) for name, why in named.items()}
     looked = await Readiness(
-        {"upstreams[0]": Check(first), "upstream": Check(second)}, {"store": Check(store)}
+        {name: checks[name] for name in ("upstreams[0]", "upstream")}, {"store": checks["store"]}
     ).looked()
-    assert looked.is_ready is is_ready
-    assert list(looked.problems.values()) == [why for why in problems if why]
+    assert looked == (is_ready, {name: why for name, why in named.items() if why})
 
 
 @pytest.mark.parametrize("upstream", [None, "gone"])

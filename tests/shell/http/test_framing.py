@@ -238,11 +238,6 @@ def test_a_head_of_too_many_lines_is_refused(cuts):
         assert str(refusal).startswith(f"head_too_large: the request has more than {MAX_HEADERS} headers")
 
 
-def test_a_long_body_is_no_long_head():
-    body = b"\n" * 90_000
-    assert served(POST + b"content-length: 90000\r\n\r\n" + body, list(range(0, 90_000, 977))) == [body]
-
-
 @PIECES
 def test_empty_lines_before_a_request_are_ignored(cuts):
     assert served(b"\r\n\r\n" + GET + b"\r\n" + GET, cuts) == [b"", b""]

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 import redis
@@ -278,13 +279,10 @@ async def test_what_is_there_is_of_another_kind_and_costs_nothing_but_the_compar
 async def test_a_defect_is_logged_and_the_next_comparison_made(
     replicas: Pair, monkeypatch: pytest.MonkeyPatch, quick: None
 ) -> None:
-    def fail(*_: object) -> None:
-        raise RuntimeError
-
     one, two = replicas
     async with running(one, two):
         with capture_logs() as logs, monkeypatch.context() as broken:
-            broken.setattr("proxy.shell.models.shared_state._read", fail)
+            broken.setattr("proxy.shell.models.shared_state._read", Mock(side_effect=RuntimeError))
             one.meets(8_192)
             await until(lambda: one.shared.problem == "RuntimeError")
         assert "state_failed" in [log["event"] for log in logs]

@@ -86,10 +86,6 @@ def test_a_long_text_is_cut_behind_newlines_and_loses_at_most_a_token_a_cut(coun
     assert abs(ours - theirs) <= len(LONG) // SLICE_CHARACTERS
 
 
-def test_no_text_has_no_tokens():
-    assert TiktokenCounter("o200k_base", exact=True).count("") == 0
-
-
 @pytest.mark.parametrize(
     ("character", "times", "tokens"),
     [

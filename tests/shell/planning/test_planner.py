@@ -262,10 +262,8 @@ async def test_only_a_request_that_may_not_fit_waits_for_its_window_to_be_known(
         models.append((model, is_cut))
         return False
 
-    def profile(model, _):
-        return ModelProfile(model, 8_000, tokenizer="bytes")
-
-    one = Planner(Pipelines(Settings()), Models(profile, settle=settle))
+    models_of_one = Models(lambda model, _: ModelProfile(model, 8_000, tokenizer="bytes"), settle=settle)
+    one = Planner(Pipelines(Settings()), models_of_one)
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 2_000)]), looking_up=True)
     assert models == []
     await one.plan(CHAT_COMPLETIONS, TENANT, body([user("x" * 9_000)]), looking_up=True)

@@ -9,7 +9,6 @@ import pytest
 from tools.bench.bodies import (
     GROWTH_TURNS,
     WORKLOADS,
-    chat,
     conversation_from_the_start,
     growing_conversations,
     marked_conversations,
@@ -91,8 +90,3 @@ def test_an_agent_that_writes_something_anew_changes_that_and_nothing_else(name,
         assert messages == _messages(before)
     assert len({len(body) - len(before) for body, before in zip(anew, plain, strict=True)}) == 1
     assert len({body[:4_000] + body[-4_000:] for body in anew}) == 3
-
-
-def test_a_stream_is_requested_with_its_number_of_events():
-    request = json.loads(next(chat(100, model="m", events=7, seed=1)))
-    assert (request["stream"], request["max_tokens"]) == (True, 7)
