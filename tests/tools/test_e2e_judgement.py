@@ -118,7 +118,7 @@ def test_each_row_has_a_refusal_that_its_api_knows():
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="only Linux shows other processes' environment")
-def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(tmp_path):
+def test_what_a_client_leaves_running_in_a_group_of_its_own_is_seen_and_ends_with_its_home(tmp_path):
     waits = ["sleep", "600"]
     theirs, ours = (
         subprocess.Popen(waits, env={"PATH": os.environ["PATH"], "HOME": str(home)}, start_new_session=True)
@@ -128,9 +128,10 @@ def test_what_a_client_leaves_running_in_a_group_of_its_own_ends_with_its_home(t
         for process in (theirs, ours):  # Linux fills in a process's environment after Popen has returned
             while not Path(f"/proc/{process.pid}/environ").read_bytes():
                 time.sleep(0.01)
+        assert left_at(tmp_path) == ["sleep 600"]
         end_all_at(tmp_path)
         assert theirs.wait(120) == -signal.SIGKILL
-        assert ours.poll() is None
+        assert (left_at(tmp_path), ours.poll()) == ([], None)
     finally:
         for process in (theirs, ours):
             process.kill()
@@ -245,11 +246,3 @@ def test_the_conversation_may_end_otherwise_through_run_and_nothing_else():
     ]
     proxy = "python -P -m proxy serve"
     assert conversations.judged(ENDS, (*ENDS[:2], Ended(130, "", [proxy]))) == [f"Ctrl-C: left running: {proxy}"]
-
-
-def test_what_still_runs_with_a_home_is_seen_until_it_is_ended(tmp_path):
-    process = subprocess.Popen(["sleep", "600"], env={"HOME": str(tmp_path), "PATH": os.environ["PATH"]})
-    assert left_at(tmp_path) == ["sleep 600"]
-    end_all_at(tmp_path)
-    process.wait()
-    assert left_at(tmp_path) == []

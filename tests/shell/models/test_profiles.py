@@ -135,28 +135,18 @@ async def test_the_upstream_beats_the_catalogue_value_by_value() -> None:
 
 
 async def test_the_defaults_that_the_operator_set_beat_the_upstream() -> None:
-    answer = {
-        "id": "gpt-5",
-        "context_length": 300000,
-        "max_completion_tokens": 9,
-        "input_modalities": ["text", "image"],
-    }
+    answer = {"id": "gpt-5", "context_length": 9999, "max_completion_tokens": 9, "input_modalities": ["text", "image"]}
     profile = (await resolver_listing(answer, defaults={"context_window": 32768, "input": ["text"]})).profile("gpt-5")
     assert (profile.window_tokens, profile.modalities, profile.output_tokens) == (32768, TEXT, 9)
-    assert profile.sources == {
-        "window_tokens": "config defaults",
-        "modalities": "config defaults",
-        "output_tokens": "upstream /v1/models",
-    }
+    assert profile.sources["window_tokens"] == profile.sources["modalities"] == "config defaults"
+    assert profile.sources["output_tokens"] == "upstream /v1/models"
 
 
 async def test_the_configuration_beats_all_and_the_rest_comes_from_the_next() -> None:
+    own = {"match": "gpt-5"}
     made = await resolver_listing(
         {"id": "gpt-5", "context_length": 300000},
-        models=[
-            {"match": "gpt-4*", "context_window": 1000},
-            {"match": "gpt-5", "max_output_tokens": 7, "tokenizer": "bytes"},
-        ],
+        models=[{"match": "gpt-4*", "context_window": 1000}, {**own, "max_output_tokens": 7, "tokenizer": "bytes"}],
         defaults={"context_window": 32768},
         learned=(ModelLimits(50000, None, 11), "learned from a refusal"),
     )
@@ -172,12 +162,8 @@ async def test_the_configuration_beats_all_and_the_rest_comes_from_the_next() ->
 
 @pytest.mark.parametrize("name", ["qwen-vl-max", "QWEN-VL-MAX", "qwen-vl"])
 def test_a_glob_matches_in_either_case_and_the_first_match_wins(name: str) -> None:
-    made = resolver(
-        models=[
-            {"match": "Qwen-VL*", "context_window": 1000},
-            {"match": "*", "context_window": 2000, "max_output_tokens": 5},
-        ]
-    )
+    everything = {"match": "*", "context_window": 2000, "max_output_tokens": 5}
+    made = resolver(models=[{"match": "Qwen-VL*", "context_window": 1000}, everything])
     profile = made.profile(name)
     assert (profile.window_tokens, profile.output_tokens) == (1000, None)
     assert made.profile("org/qwen-vl").window_tokens == 2000
@@ -223,10 +209,8 @@ def test_a_name_without_end_is_cut() -> None:
 @respx.mock
 async def test_a_clients_key_opens_the_list() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        known = request.headers.get("authorization") == "Bearer sk-client"
-        return (
-            respx.MockResponse(200, json=[{"id": "m-1", "context_length": 8192}]) if known else respx.MockResponse(401)
-        )
+        is_known = request.headers.get("authorization") == "Bearer sk-client"
+        return httpx.Response(200, json=[{"id": "m-1", "context_length": 8192}]) if is_known else httpx.Response(401)
 
     respx.get(f"{BASE}/models").mock(side_effect=answer)
     made = resolver()

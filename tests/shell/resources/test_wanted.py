@@ -30,13 +30,8 @@ async def test_a_thread_lets_other_requests_go_first_at_each_message(turns, monk
     assert turns == [0, 0, 0]
 
 
-async def test_without_other_requests_a_thread_does_not_pause(turns):
-    assert await in_thread(step) == []
-    assert turns == []
-
-
-def test_on_the_event_loop_no_task_has_to_go_first(turns):
-    assert step() == []
+async def test_without_other_requests_a_thread_does_not_pause_nor_does_the_event_loop_for_any_task(turns):
+    assert await in_thread(step) == step() == []
     assert turns == []
 
 

@@ -74,11 +74,8 @@ def test_figures_are_beside_those_of_earlier_runs():
     assert earlier_table(Results()) == "(context-proxy did not take part.)"
 
 
-def test_a_run_without_this_project_says_so():
+def test_a_run_without_this_project_says_so_and_without_nginx_no_ratio_is_met_or_missed():
     assert targets_table(_results((), (0.05,))) == "(context-proxy did not take part.)"
-
-
-def test_without_nginx_a_ratio_is_neither_met_nor_missed():
     assert _cells(targets_table(_results((0.4,), ())), "2 KB")[-1] == "? (no nginx)"
 
 
