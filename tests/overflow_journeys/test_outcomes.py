@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.overflow_stage import Stage, staged
 from support.overflow_words import conversation, too_long, window
+from support.spellings import SPELLINGS
 from support.upstream import Scene, resetting
 from support.upstream.scenes import DELTA, EVENTS, STREAM, Thinking, accepting, after, saying, streaming
 from support.waiting import PATIENCE_SECONDS
@@ -19,12 +20,6 @@ from proxy.wire import SSE
 SMALL = conversation(100)
 STREAMED = conversation(100, stream=True)
 OVERLOADED = b'{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
-APIS = {
-    "chat": ("/v1/chat/completions", {}),
-    "messages": ("/v1/messages", {"max_tokens": 50}),
-    "responses": ("/v1/responses", {}),
-    "ollama": ("/api/chat", {}),
-}
 EVENTS_OF = {
     "chat": (DELTA, b'data: {"error":{"message":"boom","type":"server_error"}}\n\ndata: [DONE]\n\n'),
     "messages": (
@@ -45,10 +40,9 @@ EVENTS_OF = {
 
 
 def asking(api: str, *, stream: bool) -> tuple[str, bytes]:
-    path, members = APIS[api]
-    said = [{"role": "user", "content": "hi"}]
-    held = {"input": said} if api == "responses" else {"messages": said}
-    return path, json.dumps({"model": "m", "stream": stream, **held, **members}).encode()
+    spelling = SPELLINGS[api]
+    body = spelling.request("", spelling.user("hi"), [], 50)
+    return spelling.path, json.dumps({"model": "m", **body, "stream": stream}).encode()
 
 
 async def decision(stage: Stage) -> dict[str, Any]:
@@ -114,7 +108,7 @@ async def test_an_error_in_a_200_is_no_answer(stage: Stage, body: bytes, outcome
 
 
 @pytest.mark.parametrize("mode", ["on", "observe", "off"])
-@pytest.mark.parametrize("api", APIS)
+@pytest.mark.parametrize("api", SPELLINGS)
 async def test_an_error_in_the_middle_of_a_stream_is_the_upstreams(stage: Stage, api: str, mode: str) -> None:
     kind = "application/x-ndjson" if api == "ollama" else EVENTS
     stage.model.plays(saying(200, b"".join(EVENTS_OF[api]), kind))
