@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 from support.media_samples import (
     CSV,
     DOCX,
@@ -181,20 +180,6 @@ def test_for_an_unknown_model_every_part_stays(history, target):
         conversation(history), sent(planned(history, made_with(None, ToolImages.KEEP))), strict=True
     ):
         assert without_text(message.content()) == without_text(after.content())
-
-
-@given(CONTENTS, DECLARED, MODELS, TARGETS, st.sampled_from(["user", "assistant"]))
-@thorough
-def test_the_same_content_and_capability_give_the_same_route(content, declared, reads, target, role):
-    step = RouteMedia(Routes(reads), target)
-    notices = pipeline(Budget(1_000)).notices
-    message = conversation([{"role": role, "content": [image_part(content, declared)]}])[0]
-    first, second = (list(step(index, message, "", notices)) for index in (0, 7))
-    assert [structs.replace(edit, message=0) for edit in first] == [structs.replace(edit, message=0) for edit in second]
-    for edit in first:
-        assert edit.media is not None
-        stays = edit.media.route in ("image_url", "file", "input_audio")
-        assert not stays or reads is not None
 
 
 @given(histories(), MODELS, TARGETS, st.sampled_from([60, 400, 3_000, 1_000_000]))

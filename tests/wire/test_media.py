@@ -514,10 +514,6 @@ def test_a_name_beside_a_content_or_in_its_metadata_is_its_name(part, stated):
             assert attachment_of(part | {inner: part[inner] | stated}).name == "b.bin"
 
 
-def test_fetched_content_without_a_stated_name_is_named_after_its_url():
-    assert attachment_of(URL_PART).fetched(PNG, "image/png", "c.png").name == "c.png"
-
-
 @pytest.mark.parametrize(
     ("part", "shape", "address", "name"),
     [

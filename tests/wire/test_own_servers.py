@@ -16,15 +16,7 @@ from proxy.wire import ModelLimits, ModelList, own_servers
 
 OLLAMA_PS = {
     "models": [
-        {
-            "name": "gemma3:latest",
-            "model": "gemma3:latest",
-            "size": 6591830464,
-            "details": {"family": "gemma3", "parameter_size": "4.3B"},
-            "expires_at": "2026-10-17T16:47:07.93355-07:00",
-            "size_vram": 5333539264,
-            "context_length": 4096,
-        },
+        {"name": "gemma3:latest", "model": "gemma3:latest", "size_vram": 5333539264, "context_length": 4096},
         {"name": "qwen3:14b", "model": "qwen3:14b", "size_vram": 0},
     ]
 }

@@ -289,14 +289,9 @@ def test_rendering_changes_the_given_members_and_nothing_else(pieces, data):
 
 
 def test_an_error_has_the_shape_of_openai():
-    assert json.loads(CHAT_COMPLETIONS.error(ContextOverflow("too long: é \ud800", param="messages"))) == {
-        "error": {
-            "message": "too long: é \ud800",
-            "type": "invalid_request_error",
-            "param": "messages",
-            "code": "context_length_exceeded",
-        }
-    }
+    body = json.loads(CHAT_COMPLETIONS.error(ContextOverflow("too long: é \ud800", param="messages")))
+    members = {"type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}
+    assert body == {"error": {"message": "too long: é \ud800", **members}}
 
 
 def test_neither_body_nor_messages_are_shown_by_repr():

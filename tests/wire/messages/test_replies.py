@@ -35,32 +35,31 @@ def ended(**usage):
     return event("message_delta", delta={}, usage=usage)
 
 
-@pytest.mark.parametrize(
-    ("reported", "counted"),
-    [
-        (START + END, Counted(423, 7, 400)),
-        (ended(**START_USAGE | {"output_tokens": 9}), Counted(423, 9, 400)),
-        (START + ended(**START_USAGE | {"output_tokens": 9}), Counted(423, 9, 400)),
-        (START + ended(**dict.fromkeys(START_USAGE, 0)), Counted(423, 1, 400)),
-        (ended(**dict.fromkeys(START_USAGE, 0)), Counted(0, 0, 0)),
-        (b'{"usage":{"input_tokens":20,"output_tokens":true,"service_tier":"x"}}', Counted(20, 0)),
-        (b'{"usage":{"cache_read_input_tokens":7}}', None),
-        (b"", None),
-        (END, None),
-        (b'data: {"usage": {"input', None),
-        (b'{"usage": null}', None),
-        (b'{"usage":' + b'{"a":' * 100_000, None),
-        (text_block(0, '"usage":{"input_tokens":9}'), None),
-        (body_of_answer([{"type": "text", "text": '"usage":{"input_tokens":9}'}]), None),
-    ],
-    ids=[
-        "the first event reports the prompt, and the last one the reply", "the last event reports both",
-        "a prompt that the last event repeats is counted once", "a nought at the end takes back no count",
-        "noughts alone", "counts that are not stated, or are no numbers, are zero, and the cache is unknown",
-        "a prompt with only its cached part reported is unknown", "nothing", "no prompt", "a part of an event",
-        "no usage", "an endless usage", "words of the model in a stream", "words of the model in a body",
-    ],
-)  # fmt: skip
+COUNTED = {
+    "the first event reports the prompt, and the last one the reply": (START + END, Counted(423, 7, 400)),
+    "the last event reports both": (ended(**START_USAGE | {"output_tokens": 9}), Counted(423, 9, 400)),
+    "a prompt that the last event repeats is counted once": (
+        START + ended(**START_USAGE | {"output_tokens": 9}),
+        Counted(423, 9, 400),
+    ),
+    "a nought at the end takes back no count": (START + ended(**dict.fromkeys(START_USAGE, 0)), Counted(423, 1, 400)),
+    "noughts alone": (ended(**dict.fromkeys(START_USAGE, 0)), Counted(0, 0, 0)),
+    "counts that are not stated, or are no numbers, are zero, and the cache is unknown": (
+        b'{"usage":{"input_tokens":20,"output_tokens":true,"service_tier":"x"}}',
+        Counted(20, 0),
+    ),
+    "a prompt with only its cached part reported is unknown": (b'{"usage":{"cache_read_input_tokens":7}}', None),
+    "nothing": (b"", None),
+    "no prompt": (END, None),
+    "a part of an event": (b'data: {"usage": {"input', None),
+    "no usage": (b'{"usage": null}', None),
+    "an endless usage": (b'{"usage":' + b'{"a":' * 100_000, None),
+    "words of the model in a stream": (text_block(0, '"usage":{"input_tokens":9}'), None),
+    "words of the model in a body": (body_of_answer([{"type": "text", "text": '"usage":{"input_tokens":9}'}]), None),
+}
+
+
+@pytest.mark.parametrize(("reported", "counted"), COUNTED.values(), ids=COUNTED)
 def test_a_reply_counted_what_it_says_outside_the_words_of_the_model(reported, counted):
     assert MESSAGES.counted(reported) == counted
 
