@@ -121,9 +121,7 @@ def test_a_mistake_is_one_line_that_names_the_key_and_what_is_allowed(yaml, says
         ("CONTEXT_PROXY_MODELS__0__MATCH", "x", "CONTEXT_PROXY_MODELS__0__MATCH: unknown setting"),
         ("CONTEXT_PROXY_MODELS", "[{", "CONTEXT_PROXY_MODELS: is not JSON: expecting property name"),
         ("CONTEXT_PROXY_MODELS", "gpt", "models: must be a list, found 'gpt'"),
-        ("CONTEXT_PROXY_MODELS", "{}", "models: must be a list"),
         ("CONTEXT_PROXY_UPSTREAM", "http://x", "upstream: must hold keys and values, found 'http://x'"),
-        ("CONTEXT_PROXY_SERVER__PORT", "1e3", "server.port: must be a whole number, found '1e3'"),
     ],
 )
 def test_a_mistake_in_a_variable_is_one_line_too(variable, value, says, monkeypatch):
@@ -135,7 +133,7 @@ def test_a_mistake_in_a_variable_is_one_line_too(variable, value, says, monkeypa
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("context_proxy_Server__Port", "x", "server.port: must be a whole number, found 'x'"),
+        ("context_proxy_Server__Port", "1e3", "server.port: must be a whole number, found '1e3'"),
         ("CONTEXT_PROXY_SERVER", '{"port": 1.5}', "server.port: must be a whole number, found 1.5"),
         ("CONTEXT_PROXY_MODELS", '[{"max_images": 1}]', "models[0].match: must be set"),
         ("CONTEXT_PROXY_LEARNING__ENABLED", "si", "learning.enabled: must be true or false, found 'si'"),

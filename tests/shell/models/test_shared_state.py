@@ -136,14 +136,6 @@ async def test_both_replicas_have_the_same_rows_and_the_newest_of_each(replicas:
         assert one.learning.known == two.learning.known
 
 
-async def test_a_lesson_is_published_at_once_and_the_last_one_at_the_end(replicas: Pair) -> None:
-    one, two = replicas
-    async with running(one):
-        one.meets(8_192)
-    async with running(two):
-        assert two.window() == 8_192
-
-
 async def test_it_ends_at_any_moment(tmp_path: Path, server: StateServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxy.shell.models.shared_state.COMPARE_SECONDS", 0.001)
     for number in range(40):
@@ -214,7 +206,7 @@ async def test_a_server_that_lost_everything_is_refilled_even_if_a_newcomer_was_
                 assert [replica.window() for replica in (one, two, newcomer)] == [8_192] * 3
 
 
-async def test_what_is_forgotten_on_purpose_is_forgotten_everywhere(
+async def test_the_last_lesson_is_published_at_the_end_and_what_is_forgotten_on_purpose_is_forgotten_everywhere(
     tmp_path: Path, server: StateServer, quick: None
 ) -> None:
     one, two, gone = (Replica(tmp_path / name, server) for name in ("one", "two", "gone"))

@@ -131,15 +131,6 @@ def test_of_conversations_with_the_same_head_the_latest_are_kept():
     assert [remembered(memory, ALICE, request) for request in requests] == [False] * 6 + [True] * 64
 
 
-def test_conversations_side_by_side_under_one_system_prompt_do_not_push_each_other_out():
-    memory = ConversationMemory(PLENTY)
-    one, other = request_of("system", "one"), request_of("system", "other")
-    for request in (one, other):
-        remember(memory, ALICE, request, None, memory.find(ALICE, request.body))
-    match = memory.find(ALICE, request_of("system", "one", "more").body)
-    assert match.shared_messages == 2
-
-
 def test_what_the_knowledge_holds_besides_the_request_counts():
     memory = ConversationMemory(PLENTY)
     request = request_of("a")
