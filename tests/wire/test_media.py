@@ -228,10 +228,9 @@ def test_a_member_of_json_that_is_only_called_like_a_part_stays(members):
 @pytest.mark.parametrize("frame", [lambda found: found, lambda found: {"files": [{"name": "a.png", "body": found}]}])
 def test_a_buffer_of_node_is_the_content_that_its_numbers_are(frame):
     text = json.dumps(frame({"type": "Buffer", "data": [*PNG]}))
-    found = []
-    replaced_text = with_replaced(text, lambda one: found.append(one) or Replacement(STANDS))
+    after, found = replaced(text)
     assert [one.content() for one in found] == [PNG]
-    assert json.loads(replaced_text) == frame({"type": "text", "text": STANDS})
+    assert json.loads(after) == frame({"type": "text", "text": STANDS})
     assert may_hold_media(json.dumps({"role": "tool", "content": text}).encode())
 
 
@@ -246,9 +245,8 @@ def test_a_buffer_of_text_or_of_anything_else_stays(data):
 
 def test_a_long_buffer_is_read_however_many_numbers_it_has():
     content = PNG + bytes(250_000)
-    found = []
-    with_replaced(json.dumps({"type": "Buffer", "data": [*content]}), lambda one: found.append(one.content()))
-    assert found == [content]
+    _, (found,) = replaced(json.dumps({"type": "Buffer", "data": [*content]}))
+    assert found.content() == content
 
 
 def test_members_beside_an_address_in_json_are_read_too():

@@ -20,12 +20,12 @@ TEXT = frozenset({Modality.TEXT})
 URL = "https://example.org/a.png?signature=5eed"
 
 
-def described(part=None, words=None, reads=TEXT, target=ToolImages.KEEP, role="user", **routes):
+def described(part=None, words=None, reads=TEXT, target=ToolImages.KEEP, role="user", found=None, **routes):
     """The text in the place of an image, or of another part."""
     message = ChatMessage.read(spelled({"role": role, "tool_call_id": "c", "content": [part or image_part()]}))
-    (edit,) = RouteMedia(Routes(reads, **routes), target)(0, message, "shot", words or notices())
-    (found,) = content_after(message, edit)
-    return found["text"]
+    (edit,) = RouteMedia(Routes(reads, **routes), target, found or {})(0, message, "shot", words or notices())
+    (text,) = content_after(message, edit)
+    return text["text"]
 
 
 def linked(url=URL):
@@ -33,10 +33,7 @@ def linked(url=URL):
 
 
 def not_fetched(found, language="en", url=URL, *, kept=True):
-    message = ChatMessage.read(spelled({"role": "user", "content": [linked(url)]}))
-    step = RouteMedia(Routes(), ToolImages.KEEP, {url: found})
-    (edit,) = step(0, message, "", notices(language, kept=kept))
-    return content_after(message, edit)[0]["text"]
+    return described(linked(url), notices(language, kept=kept), None, found={url: found})
 
 
 def test_every_name_is_of_a_known_type():

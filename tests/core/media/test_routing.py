@@ -40,11 +40,11 @@ SEEING = TEXT | {Modality.VISION}
 ALL = frozenset(Modality)
 
 
-def routed(role, content, reads=None, target=ToolImages.USER_AFTER_BATCH, language="en", resolved=None, **routes):
+def routed(role, content, reads=None, target=ToolImages.USER_AFTER_BATCH, words=None, resolved=None, **routes):
     """The content that is sent and the edits; the content that came when there are none."""
     message = ChatMessage.read(spelled({"role": role, "tool_call_id": "call_1", "content": content}))
     step = RouteMedia(Routes(reads, **routes), target, resolved or {})
-    edits = list(step(4, message, "shot", notices(language)))
+    edits = list(step(4, message, "shot", words or notices()))
     if not edits:
         return content, []
     assert len({edit.becomes for edit in edits}) == 1
@@ -108,7 +108,7 @@ def test_a_description_has_name_type_size_reason_and_the_way_to_it():
         )
     ]
     assert name.endswith(".pdf")
-    after, edits = routed("tool", [image_part()], TEXT, language="zh")
+    after, edits = routed("tool", [image_part()], TEXT, words=notices("zh"))
     name = edits[0].artifact.id
     assert after == [
         part(
@@ -126,10 +126,7 @@ def test_a_name_is_one_line_however_it_was_written():
 
 
 def test_when_nothing_can_be_kept_the_description_says_so():
-    message = ChatMessage.read(spelled({"role": "user", "content": [image_part()]}))
-    step = RouteMedia(Routes(TEXT), ToolImages.TEXT)
-    (edit,) = step(0, message, "", notices(kept=False))
-    (text,) = content_after(message, edit)
+    (text,), _ = routed("user", [image_part()], TEXT, ToolImages.TEXT, notices(kept=False))
     assert text["text"].endswith("The current model cannot read this kind of file. It could not be kept.")
     assert "artifact:" not in text["text"]
 
@@ -460,10 +457,8 @@ def test_a_fetched_image_replaces_its_address(role, reads):
 
 
 def test_no_path_is_beside_an_image_if_the_agent_sees_no_folder():
-    message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
-    (edit,) = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: FETCHED})(4, message, "shot", Notices("en", UNNAMED))
-    assert content_after(message, edit) == [inlined()]
-    assert edit.artifact is None
+    content, (edit,) = routed_with("user", [image()], {URL: FETCHED}, words=Notices("en", UNNAMED))
+    assert (content, edit.artifact) == ([inlined()], None)
 
 
 @pytest.mark.parametrize("reads", [SEEING, TEXT, None])
@@ -484,11 +479,9 @@ def test_a_failure_is_described_in_place_of_the_image(reads):
     ],
 )
 def test_the_place_in_a_notice_is_the_one_the_agent_sees(way, place):
-    message = ChatMessage.read(spelled({"role": "user", "content": [image()]}))
-    step = RouteMedia(Routes(SEEING), ToolImages.KEEP, {URL: GONE})
     for kept in (True, False):
-        (edit,) = step(0, message, "", Notices("en", way, kept=kept))
-        assert content_after(message, edit)[0]["text"].endswith(place) == kept
+        (text,), _ = routed_with("user", [image()], {URL: GONE}, words=Notices("en", way, kept=kept))
+        assert text["text"].endswith(place) == kept
 
 
 def test_a_fetched_image_over_a_limit_is_described_for_every_model():

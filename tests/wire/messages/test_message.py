@@ -124,12 +124,6 @@ def test_only_a_text_block_has_a_text(block, expected):
     assert (found.raw, found.text, found.attachment, found.rest) == (spelled(block), expected, None, b"")
 
 
-def test_media_have_a_content_and_the_rest_of_their_block():
-    found = part_read({**IMAGE, **MARK})
-    assert (found.text, found.attachment.payload) == (None, PNG)
-    assert json.loads(found.rest)["cache_control"] == MARK["cache_control"]
-
-
 @pytest.mark.parametrize(
     ("item", "written"),
     [
