@@ -81,7 +81,7 @@ def test_base64_of_a_known_type_is_found_anywhere(content, frame):
     assert may_hold_media(json.dumps({"role": "tool", "content": text}).encode())
 
 
-@pytest.mark.parametrize("declared", ["image/png", "application/octet-stream", "", "image/png;charset=utf-8"])
+@pytest.mark.parametrize("declared", ["image/png", "image/svg+xml", "", "image/png;charset=utf-8"])
 def test_a_data_uri_is_found_in_prose(declared):
     text = f"![a]({data_url(PNG, declared)}) and url('{data_url(WAV, 'audio/wav')}')"
     after, found = replaced(text)
