@@ -164,12 +164,17 @@ COMPLETED: Final = "completed"
 
 def shown_of(output: Sequence[Raw], *, is_last: bool) -> list[bytes]:
     """The items of a round that the client gets, without our calls, and without the reasoning that led to them if
-    another round follows."""
-    return [
-        raw
-        for raw in map(bytes, output)
-        if not is_own_call(jsontext.opened(raw)) and (is_last or head_of(raw).kind is not Kind.REASONING)
-    ]
+    another round follows. Reasoning that led to words stays with them: OpenAI refuses a message without it."""
+    shown: list[bytes] = []
+    waiting: list[bytes] = []
+    for raw in map(bytes, output):
+        if head_of(raw).kind is Kind.REASONING and not is_last:
+            waiting.append(raw)
+            continue
+        if not is_own_call(jsontext.opened(raw)):
+            shown += [*waiting, raw]
+        waiting = []
+    return shown
 
 
 def said_by_us(sentence: str, number: int) -> dict[str, Any]:

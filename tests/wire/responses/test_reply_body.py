@@ -46,14 +46,16 @@ def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
     assert reply is None or len(reply.own) == output.count(OWN)
 
 
-def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_of_the_others():
+def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_that_led_to_our_calls():
     answer = ReplyBody()
-    assert read(answer, body(THOUGHT, words("Let me look."), OWN))
-    answer.next_round()
+    for round_of_ours in ((THOUGHT, words("Let me look."), OWN), (words("And here."), THOUGHT, OWN)):
+        assert read(answer, body(*round_of_ours))
+        answer.next_round()
     assert read(answer, body(THOUGHT, words("It is 7."), id="resp_2")) is None
     reported = json.loads(answer.last_words())
     assert reported["id"] == "resp_2"
-    assert reported["output"] == [words("Let me look."), THOUGHT, words("It is 7.")]
+    spoken = [THOUGHT, words("Let me look."), words("And here."), THOUGHT, words("It is 7.")]
+    assert reported["output"] == spoken
 
 
 @pytest.mark.parametrize("spoken", [(), (words("So."),)])
@@ -63,7 +65,7 @@ def test_a_model_that_is_stopped_ends_with_a_word_that_has_an_id_of_its_own(spok
         assert read(answer, body(THOUGHT, *spoken, OWN))
         *shown, last = outputs(answer.stopped("Stopped."))
         answer.next_round()
-        assert shown == [*spoken] * number
+        assert shown == [THOUGHT, *spoken] * number * len(spoken)
         text, name = ours_in(last)
         assert text == ["Stopped."]
         names.add(name)
