@@ -164,7 +164,6 @@ def test_refusals_that_only_mention_media_stay_what_they_are(status, message, ki
 
 PROVEN = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens."
 VAGUE = "The request is invalid."
-RATE = "Rate limit reached, please try again in 20 seconds."
 
 
 def evidence_of(*texts: str, codes: tuple[str, ...] = (), stated: Figures = Figures()):  # noqa: B008 - it is frozen
@@ -201,23 +200,6 @@ def test_a_code_proves_it_as_a_code_and_in_a_text(named):
     assert evidence_of(VAGUE, codes=(named,)).is_proven
     assert evidence_of(f"litellm.{named}: no").is_proven
     assert not evidence_of(VAGUE, codes=("invalid_request_error",)).is_proven
-
-
-def test_other_codes_contradict_it():
-    assert evidence_of(codes=("rate_limit_exceeded", "400")).refusals == {VerdictKind.RATE}
-
-
-def test_another_cause_in_other_sentences_contradicts_it():
-    assert evidence_of(RATE).vetoes == {VerdictKind.RATE}
-    assert evidence_of(PROVEN).vetoes == frozenset()
-
-
-def test_a_code_of_one_provider_lifts_only_a_text_that_speaks_of_a_bound_in_tokens():
-    text = "token 上限"
-    with_code, without = evidence_of(text, codes=("1261",)).best, evidence_of(text).best
-    assert with_code is not None
-    assert without is not None
-    assert with_code.strength > without.strength
 
 
 def test_sizes_that_an_answer_states_prove_it_where_they_break_the_limit():
