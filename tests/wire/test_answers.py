@@ -156,9 +156,16 @@ def test_a_stream_is_whole_with_what_ends_one_on_its_api(wire: Wire, reported: b
 
 
 SIGNS = [
-    "\ndata: [DONE]\n\n", "data: [DONE]", '"finish_reason": "stop"', '"usage": {', '"type":"message_stop"',
-    '\ndata: {"type":"message_stop"}\n\n', '"type": "response.completed"', '{"type":"error"}', '"done": true',
-]  # fmt: skip
+    "\ndata: [DONE]\n\n",
+    "data: [DONE]",
+    '"finish_reason": "stop"',
+    '"usage": {',
+    '"type":"message_stop"',
+    '\ndata: {"type":"message_stop"}\n\n',
+    '"type": "response.completed"',
+    '{"type":"error"}',
+    '"done": true',
+]
 
 
 @given(st.text(), st.sampled_from(SIGNS))

@@ -348,9 +348,14 @@ def test_an_ending_that_means_a_full_window():
 
 
 NOTHINGS = [
-    b"", b"data: [DONE]\n\n", b"{}", b'{"choices": []}', b'data: {"choices":[]}\n\ndata: [DONE]\n\n',
-    b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\ndata: [DONE]\n\n', b": hi\n\n",
-]  # fmt: skip
+    b"",
+    b"data: [DONE]\n\n",
+    b"{}",
+    b'{"choices": []}',
+    b'data: {"choices":[]}\n\ndata: [DONE]\n\n',
+    b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}\n\ndata: [DONE]\n\n',
+    b": hi\n\n",
+]
 """llama-cpp-python refuses like this: https://github.com/abetlen/llama-cpp-python/issues/1498"""
 
 
@@ -476,8 +481,13 @@ HOSTILE = [
     '{"a":',
     '"\\',
     "'message': \"",
-    "1 ", "1,234,", "a. ", "a_", "prompt is too long: 5 > 4, ", "request id: ",
-]  # fmt: skip
+    "1 ",
+    "1,234,",
+    "a. ",
+    "a_",
+    "prompt is too long: 5 > 4, ",
+    "request id: ",
+]
 
 
 @pytest.mark.parametrize("piece", HOSTILE)

@@ -69,10 +69,26 @@ KINDS = {row["id"]: row for row in LOOK_ALIKES}
 @pytest.mark.parametrize(
     "name",
     [
-        "databricks-maxtok", "anthropic-images", "copilot-images", "tgi-maxnew", "bedrock-maxlength", "azure-rate",
-        "bedrock-wait", "deepseek-image-part", "openrouter-image-404", "litellm-budget", "zh-output", "zh-tools",
-        "zh-sensitive", "tool-id", "thinking-budget", "access-token", "go-deadline", "overloaded", "cuda",
+        "databricks-maxtok",
+        "anthropic-images",
+        "copilot-images",
+        "tgi-maxnew",
+        "bedrock-maxlength",
+        "azure-rate",
+        "bedrock-wait",
+        "deepseek-image-part",
+        "openrouter-image-404",
+        "litellm-budget",
+        "zh-output",
+        "zh-tools",
+        "zh-sensitive",
+        "tool-id",
+        "thinking-budget",
+        "access-token",
+        "go-deadline",
+        "overloaded",
+        "cuda",
     ],
-)  # fmt: skip
+)
 def test_a_look_alike_is_called_by_its_name(name: str):
     assert verdict_of(KINDS[name]).kind == KINDS[name]["kind"]

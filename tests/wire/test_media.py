@@ -69,10 +69,17 @@ def replaced(text, words=STANDS, *, is_shown=False):
 @pytest.mark.parametrize(
     "frame",
     [
-        "{}", "here: {} and on", '{{"image":"{}"}}', "{{'image': '{}'}}", '["a","{}"]', '{{"broken json": "{}",',
-        "{}\nline", "a=1\nkey: {}\n", '"{}"',
+        "{}",
+        "here: {} and on",
+        '{{"image":"{}"}}',
+        "{{'image': '{}'}}",
+        '["a","{}"]',
+        '{{"broken json": "{}",',
+        "{}\nline",
+        "a=1\nkey: {}\n",
+        '"{}"',
     ],
-)  # fmt: skip
+)
 def test_base64_of_a_known_type_is_found_anywhere(content, frame):
     text = frame.format(base64_of(content))
     after, found = replaced(text)

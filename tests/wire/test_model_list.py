@@ -94,7 +94,7 @@ SHAPES: list[tuple[str, dict[str, Any], ModelLimits]] = [
                     "max_output_tokens": 64000,
                 },
                 "supports": {"tool_calls": True, "vision": True},
-            }
+            },
         },
         ModelLimits(264000, 128000, 64000, reads(TEXT, VISION)),
     ),
@@ -113,7 +113,7 @@ SHAPES: list[tuple[str, dict[str, Any], ModelLimits]] = [
                 "availableContextTokens": 32768,
                 "maxCompletionTokens": 8192,
                 "capabilities": {"supportsVision": True},
-            }
+            },
         },
         ModelLimits(32768, None, 8192, reads(TEXT, VISION)),
     ),

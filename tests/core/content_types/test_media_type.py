@@ -37,7 +37,7 @@ BYTES = st.one_of(
         st.integers(0, 700),
         st.integers(0, 255),
     ),
-)  # fmt: skip
+)
 
 
 @given(BYTES, CLAIMS, NAMES)
@@ -97,7 +97,7 @@ def test_a_claim_never_makes_a_picture_or_a_sound_but_of_a_cut_stream(content, d
         (ole("EncryptedPackage"), "image/png", "x.png", "application/x-ole-storage"),
         (zipped("a"), "", "x.docx", "application/zip"),
     ],
-)  # fmt: skip
+)
 def test_a_declared_type_holds_if_the_bytes_allow_it(content, declared, name, mime):
     assert media_type(content, declared, name).mime == mime
 

@@ -197,11 +197,16 @@ def test_calls_at_the_end_lack_their_results_too():
         "\n<tool_response>{}</tool_response>",
         " " * 100_000 + "<output>\n3 files\n</output>",
         "\n " * 50_000 + "[ Observation: 3 files",
-        "Observation: 3 files", "[Tool Output] 3 files", "### Command output:\n3 files",
-        "EXECUTION RESULT of [ls]:\n3 files", "exit code (1)", "```\n3 files\n```", "观察：3 个文件",
+        "Observation: 3 files",
+        "[Tool Output] 3 files",
+        "### Command output:\n3 files",
+        "EXECUTION RESULT of [ls]:\n3 files",
+        "exit code (1)",
+        "```\n3 files\n```",
+        "观察：3 个文件",
         "执行结果: 3 个文件",
     ],
-)  # fmt: skip
+)
 def test_the_output_of_a_tool_is_known_by_how_agents_begin_it(text):
     assert opens_as_output(text)
     assert not is_quotable(text)
@@ -210,12 +215,16 @@ def test_the_output_of_a_tool_is_known_by_how_agents_begin_it(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "Please go on.", "The output: nothing", "I have read <output> in the docs", "Results are good, go on",
-        "输出格式请用 JSON", "",
+        "Please go on.",
+        "The output: nothing",
+        "I have read <output> in the docs",
+        "Results are good, go on",
+        "输出格式请用 JSON",
+        "",
         " " * 100_000,
         "#( " * 50_000,
     ],
-)  # fmt: skip
+)
 def test_the_words_of_a_person_are_not_taken_for_output(text):
     assert not opens_as_output(text)
 

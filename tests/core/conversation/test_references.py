@@ -47,8 +47,12 @@ def test_what_others_say_is_left_alone(role):
 @pytest.mark.parametrize(
     "url",
     [
-        "data:image/png;base64,aHR0cA==", "ftp://example.org/a.png", "file:///etc/passwd", "http://",
-        "https://exa mple.org/http", "https://example.org/\nhttp",
+        "data:image/png;base64,aHR0cA==",
+        "ftp://example.org/a.png",
+        "file:///etc/passwd",
+        "http://",
+        "https://exa mple.org/http",
+        "https://example.org/\nhttp",
         "https://" + "a" * 4_096,
         " https://example.org/a.png",
         "",
@@ -56,7 +60,7 @@ def test_what_others_say_is_left_alone(role):
         None,
         {"url": "https://example.org"},
     ],
-)  # fmt: skip
+)
 def test_what_is_no_address_on_the_web_is_none(url):
     assert addresses([image(url), {"type": "text", "text": "http"}], "user") == []
 
@@ -87,13 +91,17 @@ def test_a_tool_result_may_name_an_artifact(content):
 @pytest.mark.parametrize(
     "name",
     [
-        "tool_Read_0123456789abcdef.txt\n", "tool_Read_0123456789ABCDEF.txt", "tool_Read_0123456789abcde.txt",
-        "tool__0123456789abcdef.txt", "tool_../x_0123456789abcdef.txt", "tool_Read_0123456789abcdef.txt/../x",
+        "tool_Read_0123456789abcdef.txt\n",
+        "tool_Read_0123456789ABCDEF.txt",
+        "tool_Read_0123456789abcde.txt",
+        "tool__0123456789abcdef.txt",
+        "tool_../x_0123456789abcdef.txt",
+        "tool_Read_0123456789abcdef.txt/../x",
         "tool_" + "a" * 49 + "_0123456789abcdef.txt",
         "Read_0123456789abcdef.txt",
         "",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_exactly_the_name_of_an_artifact_names_none(name):
     assert addresses([image(f"artifact:{name}")]) == []
 

@@ -69,10 +69,20 @@ def test_a_plain_word_identifies_no_provider() -> None:
 
 PIECES = st.sampled_from(
     [
-        "gpt-4o", "-2024-08-06", ":free", "-latest", "@001", "-prod", "my-", "-q4_k_m", "ft:", "us.anthropic.", "/",
+        "gpt-4o",
+        "-2024-08-06",
+        ":free",
+        "-latest",
+        "@001",
+        "-prod",
+        "my-",
+        "-q4_k_m",
+        "ft:",
+        "us.anthropic.",
+        "/",
         "-v1:0",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.text(max_size=300) | st.lists(PIECES, max_size=40).map("".join))

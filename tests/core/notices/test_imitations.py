@@ -62,9 +62,13 @@ def test_of_a_notice_within_a_notice_both_are_marked():
 
 
 PLAIN = [
-    "[proxy: x]", "context-proxy: started", "[context: x]", "[a context-proxy: x]", "(self, context: str)",
+    "[proxy: x]",
+    "context-proxy: started",
+    "[context: x]",
+    "[a context-proxy: x]",
+    "(self, context: str)",
     "→ [x]: y",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", PLAIN)

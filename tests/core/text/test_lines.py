@@ -88,10 +88,25 @@ def test_what_is_no_text_is_cut_anywhere():
 @pytest.mark.parametrize(
     "wrong",
     [
-        "", "0", "0-5", "5-4", "a", "1-2-3", "--5", "-0", "1,5", "٣", "9" * 13, "1:", ":5", "-5:1", "1.5", "1 - 5",
+        "",
+        "0",
+        "0-5",
+        "5-4",
+        "a",
+        "1-2-3",
+        "--5",
+        "-0",
+        "1,5",
+        "٣",
+        "9" * 13,
+        "1:",
+        ":5",
+        "-5:1",
+        "1.5",
+        "1 - 5",
         "1\n2",
     ],
-)  # fmt: skip
+)
 def test_a_range_that_makes_no_sense_is_refused_with_what_is_allowed(wrong):
     with pytest.raises(BadArtifactQuery, match="lines") as refused:
         LineRange.parse(wrong)

@@ -163,10 +163,15 @@ def test_a_tool_response_is_valid_and_within_its_limits_whatever_escapes_it_need
 @pytest.mark.parametrize(
     "odd",
     [
-        "[1]", 'x {"status": 1, "data": 1}', '["status", "data"]', '{"status": "x"}', '{"data": 1}',
-        '{"status": "success", "data": ', "{}",
+        "[1]",
+        'x {"status": 1, "data": 1}',
+        '["status", "data"]',
+        '{"status": "x"}',
+        '{"data": 1}',
+        '{"status": "success", "data": ',
+        "{}",
     ],
-)  # fmt: skip
+)
 def test_what_only_looks_like_a_tool_response_is_cut_as_text(odd):
     (edit,) = cut(odd + " " * 5 + LONG)
     assert "lines" in edit.becomes
