@@ -89,15 +89,13 @@ class UpstreamResponse(Struct, eq=False):
     _idle_seconds: float
     status: int
     headers: Headers
+    _timer: asyncio.TimerHandle | None = None
+    _waiting_since: float | None = None
+    """Loop time; None while the proxy waits for the reader."""
 
     @classmethod
     def of(cls, response: Response, where: str, idle_seconds: float) -> UpstreamResponse:
-        """`where`: the upstream, for people; `idle_seconds`: how long it may be silent, not counting the time for which
-        it is held up."""
-        connection = response.connection
-        if connection is not None and connection.protocol is not None:  # else all of it has arrived
-            connection.protocol.read_timeout = idle_seconds
-            connection.protocol.start_timeout()
+        """`where`: the upstream, for people; `idle_seconds`: how long it may be silent."""
         received = [(name.lower(), value) for name, value in response.raw_headers]
         headers = end_to_end(received)
         if b" ".join(dict(received)).find(_OURS) >= 0:  # hardly ever
@@ -106,10 +104,17 @@ class UpstreamResponse(Struct, eq=False):
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body in the pieces that arrive, not decoded. Raises UpstreamUnreachable if it breaks off, and
-        UpstreamTimeout after too long a silence."""
+        UpstreamTimeout after too long a silence; the time that the reader takes does not count."""
+        # One timer for the whole response: aiohttp's read timeout sets one for each piece, and pieces come by the
+        # thousand.
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._idle_seconds, self._end_silence)
+        self._waiting_since = loop.time()
         try:
             while piece := await self._response.content.readany():
+                self._waiting_since = None
                 yield piece
+                self._waiting_since = loop.time()
             if (ending := self._response.ending) is not None and ending.done():
                 ending.result()
         except TimeoutError:
@@ -119,6 +124,8 @@ class UpstreamResponse(Struct, eq=False):
             ) from None
         except FAILURES as error:
             raise UpstreamUnreachable(f"{self._where} broke off its response: {cause(error)}") from None
+        finally:
+            self._timer.cancel()
 
     async def drain(self) -> None:
         """Read the rest of a body that is all but over, so that its connection can be reused; not for long."""
@@ -132,6 +139,14 @@ class UpstreamResponse(Struct, eq=False):
         """Release the connection: it returns to the pool if the body was read to its end, otherwise it is closed
         now."""
         self._response.close()
+
+    def _end_silence(self) -> None:
+        loop = asyncio.get_running_loop()
+        silent = 0.0 if self._waiting_since is None else loop.time() - self._waiting_since
+        if silent < self._idle_seconds:
+            self._timer = loop.call_later(self._idle_seconds - silent, self._end_silence)
+        else:
+            self._response.content.set_exception(TimeoutError())
 
 
 def cause(error: Exception) -> str:
