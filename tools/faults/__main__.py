@@ -75,7 +75,7 @@ TRIALS: Final[dict[str, Trial]] = {
         slow_bodies,
         waiting_requests,
         floods,
-        *([shifted.clocks, shifted.leaps] if shifted.library() is not None else []),
+        *([shifted.clocks, shifted.leaps] if shifted.libfaketime() is not None else []),
         lines,
         long_lines,
         odd_chats,

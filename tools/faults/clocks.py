@@ -45,7 +45,7 @@ _SET_SECONDS: Final = 2.5
 """After which a running process has read its clock anew: libfaketime compares whole seconds, so that takes up to 2."""
 
 
-def library() -> Path | None:
+def libfaketime() -> Path | None:
     """libfaketime, which shifts the clock of one process; None where it is not installed."""
     return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
 
@@ -62,7 +62,7 @@ class _Clock:
     def set(self, shift: str) -> None:
         """Shift it, from the next look at the file on, within a second."""
         self._file.write_text(shift + "\n")
-        os.environ.update(zip(_NAMES, (str(library()), str(self._file), "1", "1"), strict=True))
+        os.environ.update(zip(_NAMES, (str(libfaketime()), str(self._file), "1", "1"), strict=True))
 
     def __enter__(self) -> _Clock:
         return self

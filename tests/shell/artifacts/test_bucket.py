@@ -167,14 +167,16 @@ def test_a_bucket_is_left_alone_that_has_not_answered(monkeypatch, error, size, 
     assert (bucket.cooldown.why is not None) is is_left_alone
 
 
-def test_a_bucket_that_responds_again_is_used_again_at_once(monkeypatch):
-    bucket = Bucket("memory://")
+def test_a_bucket_that_responds_again_is_used_at_once_and_one_that_does_not_is_left_alone_on(monkeypatch):
+    bucket, now = Bucket("memory://"), [1_000.0]
+    bucket.cooldown = Cooldown(lambda: now[0])
     with monkeypatch.context() as patched:
         failing = broken(patched, SILENT)
         with pytest.raises(NoAnswer):
             bucket.stat("a")
-        bucket.probe()
-        bucket.probe()
+        for _ in range(2):
+            now[0] += COOLDOWN_SECONDS - 1
+            bucket.probe()
     assert (failing.call_count, bucket.cooldown.why) == (3, "no answer in time")
     bucket.probe()
     assert bucket.cooldown.why is None
@@ -208,8 +210,8 @@ async def test_a_bucket_is_probed_during_its_cooldown_only(tmp_path, monkeypatch
 
 async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket):
     bucket = open_bucket()
-    store = store_in(bucket)
-    assert await store.keep([SHORT, LONG], TENANT) == frozenset()
+    store, elsewhere = store_in(bucket), Artifact(b"of another conversation\n", "sh")
+    assert await store.keep([SHORT, LONG, elsewhere], TENANT) == frozenset()
     before = keys(bucket)
     assert await store.keep([SHORT, LONG], TENANT) == frozenset()
     await store._looking
@@ -218,6 +220,7 @@ async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(ope
     with capture_logs() as logs:
         assert await store.keep([SHORT, LONG], TENANT) == frozenset()
         await store._looking
+        assert await store.keep([elsewhere], TENANT) == frozenset()
     assert keys(bucket) == before
     assert logs[0]["event"] == "artifacts_gone"
     await store.close()

@@ -48,7 +48,7 @@ def test_the_client_gets_its_own_items_and_we_get_our_calls(output):
 
 def test_rounds_are_one_response_with_the_id_of_the_last_and_without_thoughts_that_led_to_our_calls():
     answer = ReplyBody()
-    for round_of_ours in ((THOUGHT, words("Let me look."), OWN), (words("And here."), THOUGHT, OWN)):
+    for round_of_ours in ((THOUGHT, words("Let me look."), OWN), (THOUGHT, OWN, words("And here."))):
         assert read(answer, body(*round_of_ours))
         answer.next_round()
     assert read(answer, body(THOUGHT, words("It is 7."), id="resp_2")) is None
