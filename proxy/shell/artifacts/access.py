@@ -86,17 +86,17 @@ class AccessResolver:
     ) -> ArtifactAccess:
         headers = [_CAME_THROUGH] if is_fronted else []
         seen: Scope = {"client": client and (client, 0), "server": server and (server, 0), "headers": headers}
-        return self._built(is_on_this_machine(seen), host_of([(b"host", host)]), scheme, key_headers)
+        is_here = is_on_this_machine(seen)
+        # One that has called by another of this machine's addresses is asked for its key when it reads.
+        is_open = self._settings.open_on_loopback and is_here and is_loopback(seen["client"][0])
+        return self._built(is_here, host_of([(b"host", host)]), scheme, () if is_open else key_headers)
 
     def _built(self, is_here: bool, host: str | None, scheme: str, key_headers: tuple[str, ...]) -> ArtifactAccess:
         stated = self._settings
         folder = stated.agent_path or (self._folder if is_here else None)
         base = stated.public_url or (f"{scheme}://{host}" if host is not None else None)
-        is_open = stated.shared or (stated.open_on_loopback and is_here)
         return ArtifactAccess(
-            folder,
-            None if base is None else base + "/artifacts",
-            () if is_open else key_headers,
+            folder, None if base is None else base + "/artifacts", () if stated.shared else key_headers
         )
 
 
