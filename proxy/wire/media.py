@@ -65,7 +65,7 @@ _BLOCK_TYPES: Final = frozenset({"image", "audio", "video", "document", "file"})
 _BASE64_BYTES: Final = (string.ascii_letters + string.digits + "+/_-").encode()
 _AS_RUNS: Final = bytes(ord("a") if byte in _BASE64_BYTES else ord(" ") for byte in range(256))
 _LONG_RUN: Final = b"a" * MIN_CHARACTERS
-_OTHER_PART: Final = re.compile(rb'"type"\s*:\s*"(?!text"|function")')
+OTHER_PART: Final = re.compile(rb'"type"\s*:\s*"(?!text"|function")')
 _NAME: Final = re.compile(rb'\\"(?:[ \t]|\\+[nrt])*:')
 """The end of a JSON name in a text, where its quotes are escaped. Searched first: most texts are no JSON, and eleven
 names take five times as long."""
@@ -101,7 +101,6 @@ _SIGNED: Final = re.compile(
 """The beginnings of the base64 of files that have a signature at their start."""
 _NOT_BASE64: Final = re.compile(rf"[^{_BASE64}=\s]")
 _BEGINS_AS_BASE64: Final = re.compile(rf"(?:[\r\n]{{0,2}}[{_BASE64}]){{{MIN_CHARACTERS}}}")
-_BACKSLASH: Final = ord("\\")
 _PERCENT: Final = ord("%")
 _ESCAPED_BY_FORCE: Final = re.compile(rb"\\u(?:00|fffd|FFFD)")
 _DECODED_BY_FORCE: Final = re.compile("[\ufffd\x00-\x08\x0e-\x1a]|%PDF-")
@@ -125,9 +124,9 @@ _MAX_NESTED_TEXTS: Final = 8
 """JSON in strings of JSON."""
 
 
-def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> bool:
+def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] | None = OTHER_PART) -> bool:
     """Whether a message may contain media, judged by the bytes of its JSON. `other_part`: the sign of a part other than
-    plain text on its wire.
+    plain text on its wire; None if its content has no parts.
 
     >>> may_hold_media(b'{"role":"user","content":"look at a.png"}'), may_hold_media(b'{"type":"image_url"}')
     (False, True)
@@ -135,13 +134,14 @@ def may_hold_media(raw: bytes, other_part: re.Pattern[bytes] = _OTHER_PART) -> b
     # `find`: for bytes, `in` makes an error and drops it, which takes half a microsecond; for one byte it does not.
     return (
         raw.translate(_AS_RUNS).find(_LONG_RUN) >= 0
-        or other_part.search(raw) is not None
+        or (other_part is not None and other_part.search(raw) is not None)
         or raw.find(b";base64,") >= 0
-        or (_NAME.search(raw) is not None and max(map(raw.find, _DECLARED)) >= 0)
         # Decoded by force: U+FFFD or a control character, literal or escaped; or a document that is all ASCII.
         or (0xEF in raw and raw.find(b"\xef\xbf\xbd") >= 0)
-        or (_BACKSLASH in raw and _ESCAPED_BY_FORCE.search(raw) is not None)
         or (_PERCENT in raw and raw.find(b"%PDF-") >= 0)
+        # A search for two bytes first: it takes a third of the pattern's time, and most messages have neither.
+        or (raw.find(b'\\"') >= 0 and _NAME.search(raw) is not None and max(map(raw.find, _DECLARED)) >= 0)
+        or (raw.find(b"\\u") >= 0 and _ESCAPED_BY_FORCE.search(raw) is not None)
     )
 
 

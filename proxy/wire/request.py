@@ -21,8 +21,9 @@ from proxy.core.overflow import VerdictKind
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
 
-_ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
-"""The beginning of an escaped letter. No encoder writes one, but an escaped name may be that of the message list."""
+_ESCAPED_LETTERS: Final = (b"\\u006", b"\\u007")
+"""The beginnings of escaped letters. No encoder writes one, but an escaped name may be that of the message list."""
+_BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
 """Separator before an item of a list."""
 
@@ -199,20 +200,20 @@ class Request(Discreet, frozen=True):
         self,
         count: int,
         body: bytes,
+        new: bytes,
         members: Mapping[str, Raw],
-        messages: Sequence[Message],
-        ends: tuple[int, ...],
+        read: Sequence[tuple[Message, int]],
         options: RequestOptions,
     ) -> Request:
-        """The request of another body whose first `count` messages are those of this one, byte for byte; `messages` are
-        the others, and `ends` their ends."""
+        """The request of another body whose first `count` messages are those of this one, byte for byte; `read` are the
+        others, each with its end, and `new` is what they were read from."""
         put_in = self.put_in[: bisect.bisect_left(self.put_in, count)]
         healed = self.healed[: bisect.bisect_right(self.healed, self.ends[count - 1])]
-        new = body[self.ends[count - 1] :]
+        messages, ends = tuple(map(_FIRST, read)), tuple([end for _, end in read])
         return Request(
             body,
             members,
-            Conversation(tuple(self.shape.joined(self.conversation.messages[:count] + tuple(messages)))),
+            Conversation(tuple(self.shape.joined(self.conversation.messages[:count] + messages))),
             self.shape,
             *options,
             self.ends[:count] + ends,
@@ -418,14 +419,17 @@ def _listed(raw: Raw) -> Sequence[Raw]:
 def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> Request | None:
     """The request whose first `count` messages are known; None if the rest of the body is not simple to read."""
     end, name = known.ends[count - 1], shape.messages
-    new = body[end:]
-    rest = new.lstrip(b" \t\r\n")
-    if not rest.startswith((b",", b"]")) or b'"%b"' % name.encode() in rest or _ESCAPED_LETTER.search(rest):
+    blanks = _BLANKS.match(body, end)
+    assert blanks is not None, "there may be none"
+    start = blanks.end()
+    if (first := body[start : start + 1]) not in (b",", b"]"):
         return None
-    if shape.reads_anew(rest):
+    key = b'{"%b":' % name.encode()
+    rest = key + b"[" + memoryview(body)[start + (first == b",") :]  # the one copy of what may be megabytes
+    if rest.find(key[1:-1], len(key)) >= 0 or max(map(rest.find, _ESCAPED_LETTERS)) >= 0 or shape.reads_anew(rest):
         return None
     try:
-        tail = dict(jsontext.members(b'{"%b":[' % name.encode() + rest.removeprefix(b",")))
+        tail = dict(jsontext.members(rest))
         items = jsontext.items(tail[name])
     except jsontext.NotJson:
         return None
@@ -433,14 +437,13 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         return None
     read = shape.read(items)
     head = dict(takewhile(lambda member: member[0] != name, known.members.items()))
-    if (rest.startswith(b",") and not read) or head.keys() & tail.keys() - {name}:
+    if (first == b"," and not read) or head.keys() & tail.keys() - {name}:
         return None
     # Copied, because a view of any of them would keep alive a second copy of everything new.
     tail = {member: _ONLY_ITS_PLACE if member == name else bytes(raw) for member, raw in tail.items()}
-    messages = [message for message, _ in read]
-    ends = tuple([end + place for place in _ends_from(new, 0, items, read)])
+    ended = list(zip(map(_FIRST, read), _ends_from(body, end, items, read), strict=True))
     both = {**head, **tail}
-    return known.followed(count, body, both, messages, ends, options_in(known.shape, both))
+    return known.followed(count, body, rest, both, ended, options_in(known.shape, both))
 
 
 def _ends(

@@ -82,8 +82,10 @@ def may_imitate(raw: bytes) -> bool:
     """Whether the JSON of a message may hold the beginning of a notice; the bytes of most prove that it does not."""
     if raw.find(b"\\u") >= 0 or raw.count(b'text"') >= _TWO_PARTS:
         return True
-    text = raw.decode("utf-8", "replace")
-    return not _is_plain(text) if text.isascii() else imitates(text)
+    if not raw.isascii():
+        return imitates(raw.decode("utf-8", "replace"))
+    lower = raw.lower()
+    return lower.find(b"ntext") >= 0 or lower.find(b"roxy") >= 0
 
 
 def is_split(before: str, text: str) -> bool:

@@ -26,7 +26,7 @@ from proxy.core.conversation import (
 )
 from proxy.core.text import Path, Raw, jsontext
 from proxy.wire.json_messages import ROLES, JsonMessage, Reader
-from proxy.wire.media import ADDRESSED, attachment_of, may_hold_media
+from proxy.wire.media import ADDRESSED, OTHER_PART, attachment_of, may_hold_media
 
 # Calls
 
@@ -118,6 +118,8 @@ _SIGNATURES: Final = (b"thought_signature", b"thoughtSignature")
 _UNVERIFIED: Final = "skip_thought_signature_validator"
 """Google's own value for a call of another model: https://ai.google.dev/gemini-api/docs/thought-signatures"""
 _IMAGE: Final = b'"image_url"'
+_OPENED: Final = (b"[", b"{")
+"""First byte of content that may have parts."""
 _WORDS: Final = ("thinking", "refusal")
 """Parts of an assistant's content that a model reads as text, and the members in which they have it: a text or, in
 Mistral's thoughts, a list of parts. https://docs.mistral.ai/studio-api/conversations/reasoning,
@@ -161,7 +163,7 @@ class ChatMessage(JsonMessage, frozen=True):
     media_part = staticmethod(part_of)
     reasoning_bytes: int = 0
     has_parts: bool = False
-    """Whether its content is a list."""
+    """Whether its content is a list, or an object."""
 
     @classmethod
     def read(cls, raw: Raw) -> Self:
@@ -171,7 +173,7 @@ class ChatMessage(JsonMessage, frozen=True):
         calls = calls_in(head.tool_calls) if head.tool_calls else ()
         reasoning_bytes = len(head.reasoning_content)
         role = ROLES.get(head.role, head.role)
-        has_parts = bytes(memoryview(head.content)[:1]) == b"["
+        has_parts = bytes(memoryview(head.content)[:1]) in _OPENED
         return cls(kept, role, head.tool_call_id, head.name, calls, reasoning_bytes, has_parts)
 
     def content_at(self) -> tuple[Path, Raw]:
@@ -255,7 +257,7 @@ class ChatMessage(JsonMessage, frozen=True):
     @property
     def may_hold_media(self) -> bool:
         """Whether it may contain media, judged by its bytes."""
-        return may_hold_media(self.raw)
+        return may_hold_media(self.raw, OTHER_PART if self.has_parts else None)
 
     def changed(self, changes: Mapping[Address, Content]) -> Self:
         """The message with these changes; everything else keeps its bytes."""
