@@ -94,7 +94,7 @@ class Planner:
         came = _Incoming(wire, tenant, body, access, model, is_lifted)
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
-        if looking_up and self._lookup and self._lookup.may_refer(body[known_bytes:], wire.may_name_images):
+        if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
             started = time.perf_counter()
             resolved = await self._resolved(wire, self._lookup, tenant, body, match)
             lookup_seconds = time.perf_counter() - started

@@ -50,6 +50,8 @@ turn; until then the reference stays as it is."""
 READ_SECONDS: Final = 10.0
 """Longest wait for the store."""
 
+_MARK: Final = MARK.encode()
+
 Found: TypeAlias = Fetched | Unfetched
 
 
@@ -78,12 +80,13 @@ class Resolver:
         self._cooldown = Cooldown(clock)
         self._underway: dict[tuple[str, str], asyncio.Task[Found | None]] = {}
 
-    def may_refer(self, new: bytes, may_name_images: Callable[[bytes], bool]) -> bool:
-        """Whether the new bytes of a request may hold a reference: most hold none. `may_name_images`: whether they may
-        name an image."""
-        if new.find(b"artifact:") >= 0 or new.find(MARK.encode()) >= 0:
+    def may_refer(self, body: bytes, known_bytes: int, may_name_images: Callable[[bytes], bool]) -> bool:
+        """Whether a body may hold a reference after what is known: most hold none. `may_name_images`: whether a piece
+        of it may name an image."""
+        if body.find(b"artifact:", known_bytes) >= 0 or body.find(_MARK, known_bytes) >= 0:
             return True
-        return self._downloads is not None and new.find(b"http") >= 0 and may_name_images(new)
+        may_name = self._downloads is not None and body.find(b"http", known_bytes) >= 0
+        return may_name and may_name_images(body[known_bytes:])
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """Resolve references. One missing from the result stays as it is."""

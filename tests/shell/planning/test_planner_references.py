@@ -20,8 +20,8 @@ class Lookup:
         self.found = {address(name): outcome for name, outcome in found.items()}
         self.calls: list[list[str]] = []
 
-    def may_refer(self, new, _):
-        return b"http" in new
+    def may_refer(self, body, known_bytes, _):
+        return body.find(b"http", known_bytes) >= 0
 
     async def resolve(self, references, tenant):
         assert tenant == TENANT.hex()

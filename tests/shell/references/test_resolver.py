@@ -79,7 +79,7 @@ def folder(tmp_path):
 
 def test_the_bytes_of_most_requests_show_that_they_name_nothing(folder):
     def may_refer(house, new):
-        return house.resolver.may_refer(new, CHAT_COMPLETIONS.may_name_images)
+        return house.resolver.may_refer(new, 0, CHAT_COMPLETIONS.may_name_images)
 
     looking = House(folder, Web())
     assert not may_refer(looking, b'{"messages":[{"role":"user","content":"see http://example.org"}]}')
