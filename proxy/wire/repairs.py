@@ -43,8 +43,10 @@ Mend: TypeAlias = Callable[[int, Mendable], Sequence[Mendable]]
 Repair: TypeAlias = Callable[[Request, int, Language], Request]
 """A request, the value that its refusal states, and the language of notes → the request without the fault."""
 
-_STATED: Final = re.compile(r"(?:length|equal to|at most|maximum(?: of)?|longer than|limit(?: of)?)\D{0,12}(\d{1,4})")
-"""`maximum length 40` (OpenAI), `less than or equal to 64` (Bedrock), `with a length of 9` (Mistral)."""
+_STATED: Final = re.compile(
+    r"(?:length|equal to|at most|maximum(?: of)?|longer than|limit(?: of)?|\d ?>)\D{0,12}(\d{1,4})(?!\d| ?>)"
+)
+"""`maximum length 40` (OpenAI), `less than or equal to 64` (Bedrock), `with a length of 9` (Mistral), `5 > 4`."""
 _DEFAULTS: Final = {VerdictKind.CALL_IDS: 40, VerdictKind.CACHE_MARKS: 4}
 """OpenAI's limit for the ids of calls, and Anthropic's for marks, where the words state none."""
 _EXACT_ID: Final = 9
@@ -58,6 +60,8 @@ _SURROGATE: Final = re.compile(
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 """Half of a character, written as an escape, in JSON."""
+_IN_TURN: Final = re.compile(r"alternat|交替|consecutive|in a row")
+"""Refused are also messages of one role behind each other."""
 _MARKED: Final = frozenset({"system", "tools"})
 """Members besides the messages that may have cache marks."""
 
@@ -69,7 +73,7 @@ def value_in(kind: VerdictKind, refusal: str) -> int:
     64
     """
     if kind is VerdictKind.ROLE_ORDER:
-        return 1 + ("alternat" in refusal.lower())
+        return 1 + (_IN_TURN.search(refusal.lower()) is not None)
     stated = _STATED.search(refusal.lower())
     default = _DEFAULTS.get(kind, 1)
     return int(stated[1]) if stated is not None and default > 1 and int(stated[1]) > 0 else default

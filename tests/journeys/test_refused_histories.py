@@ -149,6 +149,8 @@ def test_the_note_in_place_of_a_compaction_is_in_the_language_of_all_notes(build
         (400, "registry.ollama.ai/library/gemma:latest does not support tools"),
         (404, "No endpoints found that support tool use."),
         (500, "tools param requires --jinja flag"),
+        (400, "当前模型不支持工具调用"),
+        (400, "Tool calling is disabled for this deployment"),
     ],
 )
 def test_the_same_cut_goes_up_without_our_tool(build: Any, api: str, status: int, refusal: str) -> None:

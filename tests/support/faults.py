@@ -210,7 +210,7 @@ FAULTS = {
     ),
     "marks": Fault(
         ("chat", "messages"),
-        ("A maximum of 4 blocks with cache_control may be provided. Found 5.", "Too many cache_control blocks: 5 > 4"),
+        ("A maximum of 4 blocks with cache_control may be provided. Found 5.", "cache_control limit exceeded (5 > 4)"),
         marked,
         lambda sent: sent.text.count("cache_control") > 4,
         lambda sent: sent.text.count("cache_control") == 4,

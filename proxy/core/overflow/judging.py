@@ -312,9 +312,16 @@ def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
     return verdict if limit is None else replace(verdict, named=LimitName.BODY, named_limit=limit)
 
 
+def _bounds_both(figures: Figures) -> bool:
+    """Whether a window is stated that the reply limit alone reaches."""
+    limit, reply = figures.limit, figures.reply
+    return figures.limit_scope is Scope.WINDOW and limit is not None and reply is not None and reply >= limit
+
+
 def _of_reply(verdict: Verdict, evidence: Evidence) -> Verdict:
     """The window, if it is named as the bound of the reply."""
-    bounds = (read(one.text).limit for one in evidence.readings if WINDOW_AS_REPLY_BOUND.search(one.text))
+    read_ones = ((one.text, read(one.text)) for one in evidence.readings)
+    bounds = (found.limit for text, found in read_ones if WINDOW_AS_REPLY_BOUND.search(text) or _bounds_both(found))
     limit = next(filter(None, bounds), None)
     return replace(verdict, limit=limit, limit_scope=Scope.WINDOW, unit=Unit.TOKENS) if limit else verdict
 
@@ -366,6 +373,8 @@ def with_figures(verdict: Verdict, figures: Figures) -> Verdict:
     prompt, requested = _completed(figures)
     kind = _proven_kind(verdict.kind, figures.limit, prompt, figures.reply)
     scope = figures.limit_scope
+    if kind is VerdictKind.REPLY_ONLY and None not in (figures.prompt, figures.requested) and scope is Scope.UNKNOWN:
+        scope = Scope.WINDOW  # it bounds the sum that is stated
     limit = None if kind is VerdictKind.REPLY_ONLY and scope is not Scope.WINDOW else figures.limit
     if kind is VerdictKind.PROMPT_PLUS_REPLY and scope is Scope.UNKNOWN:
         scope = Scope.WINDOW  # a limit on both together is the window
@@ -465,7 +474,8 @@ def _compared(verdict: Verdict, sent: Sent) -> Verdict:
     is_bare = verdict.limit is None and verdict.requested is None and verdict.excess is None
     if is_bare and verdict.confidence < _PLAIN and sent.is_short:
         return replace(verdict, kind=VerdictKind.UNKNOWN, confidence=0.3)
-    tokens = sent.tokens + (verdict.reply or 0)
+    may_hold_reply = verdict.reply is None and verdict.kind is VerdictKind.PROMPT_PLUS_REPLY
+    tokens = sent.tokens + ((sent.reply_tokens if may_hold_reply else verdict.reply) or 0)
     if verdict.limit is not None and verdict.limit > _IMPLAUSIBLE_RATIO * tokens:
         verdict = replace(verdict, limit=None, limit_scope=Scope.UNKNOWN)
     stated = verdict.prompt if verdict.prompt is not None else verdict.requested

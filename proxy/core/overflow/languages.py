@@ -53,16 +53,23 @@ _IN_ENGLISH: Final = (
      r"|réponse|đầu ra|phản hồi"),
     ("too long",
      r"长(?:すぎ|过ぎ)|너무 ?(?:깁|길|긴)|слишком длинн\w*|demasiad[oa]s? (?:larg[oa]s?|extens[oa]s?)"
-     r"|(?:muito|demasiado) (?:long[oa]s?|extens[oa]s?)|zu lang\w*|troppo lung\w+|trop long(?:ue)?s?|quá dài"),
+     r"|(?:muito|demasiado) (?:long[oa]s?|extens[oa]s?)|zu lang\w*|troppo lung\w+|trop long(?:ue)?s?|quá dài"
+     r"|te lang|příliš dlouh\w*"),
     ("too large",
      r"大き(?:すぎ|过ぎ)|너무 ?(?:큽|크|큰)|слишком (?:больш|велик)\w*|demasiad[oa]s? grandes?|muito grandes?"
      r"|zu groß\w*|trop (?:grande?|volumineu\w+)s?|quá lớn"),
     ("too many tokens",
      r"トークン(?:数)?が多すぎ|토큰이 너무 많|слишком много токенов|demasiados tokens|(?:muito|demasiado)s tokens"
      r"|tokens demais|zu viele tokens|trop de (?:jetons|tokens)|quá nhiều token\w*"),
+    ("too many",
+     r"слишком много|demasiad[oa]s|(?:muit|demasiad)[oa]s|zu viele|trop d(?:e|')|quá nhiều|tropp[ie]"),
+    ("not supported",
+     r"サポートされて(?:い)?(?:ません|ない)|対応して(?:い)?(?:ません|ない)|지원(?:되|하)지 않|не поддержива\w*"
+     r"|no (?:admite|soporta)|não (?:suporta|aceita|é suportad[oa])|unterstützt (?:keine|nicht)|nicht unterstützt"
+     r"|(?:ne prend |n'est |ne sont )?pas (?:pris(?:es?)? )?en charge|không hỗ trợ|non supporta(?:to|ti|te)?"),
     ("context",
      r"コンテキスト|コンテクスト|文脈|컨텍스트|콘텍스트|문맥|контекст\w*|contextos?|kontext\w*"
-     r"|contextes?|contest[oi]|ngữ cảnh"),
+     r"|contextes?|contest[oi]|kontekst[lv]\w+|ngữ cảnh"),
     ("prompt", r"プロンプト|프롬프트|промпт\w*|промт\w*|eingabeaufforderung\w*"),
     ("input", r"入力|입력|(?:ввод|вход)\w*|entradas?|eingaben?|entrées?|đầu vào"),
     ("messages",
@@ -81,7 +88,8 @@ _IN_ENGLISH: Final = (
      r"|độ dài|kích thước"),
     ("exceeds",
      r"超え|オーバー|초과|넘었|넘습|넘어|넘는|превы(?:ша|си|ше)\w*|больше|exced\w+|excéd\w+"
-     r"|super(?:a|an|ó|ado|ada|ou)|sobrepas\w+|ultrapass\w+|überschr\w+|übersteig\w*|dépass\w*|excèd\w*|vượt(?: quá)?"),
+     r"|super(?:a|an|ó|ado|ada|ou)|sobrepas\w+|ultrapass\w+|überschr\w+|übersteig\w*|dépass\w*|excèd\w*|vượt(?: quá)?"
+     r"|overschr\w+|overskr\w+|överskr\w+|překroč\w+"),
     ("is full", r"満杯|いっぱい|가득|переполнен\w*|llen[oa]s?|chei[oa]s?|(?:ist )?voll|pleine?|đã đầy"),
     ("maximum", r"최대|максимал\w*|максимум\w*|máxim[oa]s?|massim[oaie]|maximal\w*|höchst\w*|tối đa"),
     ("limit",

@@ -6,6 +6,7 @@ Words and numbers are looked for in the whole text, because the rule and what br
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Final, NamedTuple
 
@@ -24,70 +25,84 @@ class NamedLimit(NamedTuple):
 _IMAGE: Final = r"(?:images?|image\(s\)|image[_ ]urls?|pictures?|screenshots?|photos?|图片|图像|画像|이미지)"
 _FILE: Final = r"(?:documents?|files?|pdfs?|attachments?|文件|文档)"
 _MANY: Final = r"(?:too many|number of|at most \d+|max(?:imum)?(?: of)? \d+|more than \d+|up to \d+)"
-_LIST: Final = r"'?:? (?:array|list) (?:too long|must contain|should have)"
-_ALL: Final = r"(?:total|combined|all) (?:\w+ ){0,3}(?:media|images?|attachments?)\b"
-_BYTES: Final = r"\d ?(?:bytes|[kmg]i?b\b)"
-_SIDE: Final = r"(?:pixels?\b|\d ?px\b|dimensions?|width|像素)"
+_LIST: Final = (
+    r"(?:'?:? (?:(?:array|list) (?:too long|must contain|should have)|size must be between"
+    r"|failed to satisfy constraint: member must have length)|\b[^.;]{0,40}\d (?:items|entries|elements)\b)"
+)
+_ALL: Final = rf"(?:(?:total|combined|all) (?:\w+ ){{0,3}}(?:media|images?|attachments?)\b|in total|{_IMAGE}总)"
+_UNIT: Final = r" ?(?:bytes\b|[kmg]i?b?\b(?! ?(?:pixels|tokens|context|characters))|字节|[kmg]b?(?=[^\x00-\x7f]))"
+_BYTES: Final = rf"\d{_UNIT}"
+_SIDE: Final = r"(?:pixels?\b|\d ?px\b|dimensions?|width|longe(?:st|r) (?:side|edge)|\d ?x ?\d|像素)"
 _ONE_TEXT: Final = (
-    r"(?:string|field|this value|(?:each|single|one|per|a|your) message|message content|content (?:must|should)"
-    r"|messages?\W{0,2}\d{1,5}\W{1,3}content)\b"
+    r"(?:(?:string|field|this value|(?:each|single|one|per|a|your) message|message (?:content|length)|arguments"
+    r"|content (?:length|must|should|exceeds?|(?:is )?too long)|messages?\W{0,2}\d{1,5}\W{1,3}content)\b"
+    r"|[单每][条个]消息|(?:content|text)' failed)"
 )
 _OF_A_NAME: Final = (
     r"\b(?:tools|functions)[\[.]|\.(?:name|description|id|call_id)\b|invalid '(?:user|metadata)"
-    r"|\b(?:array|list)\b|image"
+    r"|\b(?:array|list)\b(?! type)|image|\btokens?\b"
 )
 """`Invalid 'tools[0].function.description': string too long. Expected a string with maximum length 1024`."""
+_A_COUNT: Final = r"^(?!.*\b(?:ratio|frames?|seconds?|minutes?|duration)\b)"
 _ROWS: Final = tuple(
     (name, re.compile(words))
     for name, words in (
         (
             LimitName.STRING,
-            rf"^(?!.*(?:{_OF_A_NAME}))(?=.*\b{_ONE_TEXT}).*(?:\bchar|\bstring\b.*\b(?:length|long)\b|length must be)",
+            rf"^(?!.*(?:{_OF_A_NAME}))(?=.*(?<!\w){_ONE_TEXT})"
+            r".*(?:\bchar|\bstring\b.*\b(?:length|long)\b|length must be|max(?:imum)? length|too long|字符"
+            r"|must have length)",
         ),
         (LimitName.SIDE_OF_MANY, rf"^(?=.*(?:many|multi(?:ple)?|more than \d+)[- ]images?\b)(?=.*{_SIDE})"),
         (LimitName.SIDE, rf"^(?=.*(?:{_IMAGE}|dimension))(?=.*{_SIDE})"),
-        (LimitName.PAGES, r"\bpages\b|页数"),
-        (
-            LimitName.MEDIA_BYTES,
-            rf"{_ALL}.{{0,40}}{_BYTES}",
-        ),
-        (LimitName.IMAGE_BYTES, rf"{_IMAGE}.{{0,60}}?{_BYTES}"),
+        (LimitName.MEDIA, r"pages? \+ \d+ images"),
+        (LimitName.PAGES, r"\bpages\b|\d[- ]page\b|\bpage count|页数"),
+        (LimitName.MEDIA_BYTES, rf"^(?=.*{_ALL}).*{_BYTES}"),
+        (LimitName.IMAGE_BYTES, rf"^(?=.*{_IMAGE}).*{_BYTES}"),
         (LimitName.MEDIA, rf"{_IMAGE} (?:and|or|/|\+) {_FILE}|{_FILE} (?:and|or|/|\+) {_IMAGE}"),
         (LimitName.MEDIA, r"\bmedia (?:items?|files?|parts?|count)"),
-        (LimitName.AUDIO, r"\baudios?\b|音频"),
-        (LimitName.VIDEOS, r"\bvideos?\b|视频"),
-        (LimitName.IMAGES, _IMAGE),
-        (LimitName.CALLS, rf"tool[_ ]calls{_LIST}|(?:{_MANY}|parallel) (?:tool|function)[ _]calls?"),
+        (LimitName.AUDIO, rf"{_A_COUNT}.*(?:\baudios?\b|音频)"),
+        (LimitName.VIDEOS, rf"{_A_COUNT}.*(?:\bvideos?\b|视频)"),
+        (LimitName.IMAGES, rf"{_A_COUNT}.*{_IMAGE}"),
+        (
+            LimitName.CALLS,
+            rf"tool[_ ]calls{_LIST}|(?:{_MANY}|parallel) (?:tool|function)[ _]calls?|(?:tool_calls|工具调用) ?[数次]",
+        ),
         (LimitName.PARTS, rf"content{_LIST}|{_MANY} (?:content )?(?:parts|blocks)\b(?! with)"),
         (LimitName.TOOLS, rf"(?:tools|functions){_LIST}|{_MANY} (?:tools?|functions?)\b|\btools? count"),
-        (LimitName.MESSAGES, rf"(?:messages|input){_LIST}|(?:{_MANY}|\d) (?:chat |input )?(?:messages|items|turns)\b"),
-        (LimitName.MESSAGES, r"messages? count|消息(?:数量|条数|数)"),
+        (LimitName.MESSAGES, rf"(?:messages|input){_LIST}|(?:{_MANY}|\d) (?:chat |input )?(?:messages|turns)\b"),
+        (LimitName.MESSAGES, r"messages? count|(?:messages|消息|对话|会话) ?(?:数|条数|轮)"),
         (LimitName.FILES, rf"{_MANY} {_FILE}|{_FILE} count|文件数"),
     )
 )
 """The first row decides: what is said of bytes, pixels and pages names images, too."""
 _BOUNDS: Final = re.compile(
-    r"too many|at most|up to|max|limit|exceed|(?:more|fewer|less) than|only|no more|over|allowed|array too long"
-    r"|dimension|must|should|[<>]|最多|超过|超出|上限|不能"
+    r"too many|at most|up to|max|limit|exceed|(?:more|fewer|less|larg|great|small)\w* than|only|no more|over|allowed"
+    r"|array too long|dimension|must|should|or (?:fewer|less)|[<>]|最[多大]|超过|超出|上限|不能|以[下内]"
 )
 _BEFORE: Final = (
     r"(?:at most|up to|no more than|not exceed|not be more than|(?:less|fewer) than(?: or equal to)?|more than|only|"
-    r"exceed(?:s|ed|ing)?(?: \w+){0,2}?|max(?:imum)?(?:_\w+)?(?: [a-z_]+){0,5}|limit(?:s|ed)?(?: [a-z_]+){0,4}|"
-    r"allowed(?: [a-z_]+){0,4}|supports?|<=?|>=?|最多(?:支持|允许|可传)?|上限为?|不(?:能|得|可)?超过|超过了?|限制为?)"
+    r"(?:small|short)er than|(?<!must be )(?:larg|great)er than|between \d+ and|defaulted to|"
+    r"exceed(?:s|ed|ing)?(?: \w+){0,2}?|"
+    r"max(?:imum)?(?:_\w+)?(?: [a-z_]+){0,8}|limit(?:s|ed)?(?: [a-z_]+){0,4}|"
+    r"allowed(?: [a-z_]+){0,4}|supports?|<=?|>=?|最[多大](?:支持|允许|可传)?|上限为?|不(?:能|得|可)?超过|超过了?"
+    r"|限制为?)"
 )
 _MOST: Final = re.compile(
-    rf"{_BEFORE}[\s:=(]{{0,3}}(?P<before>\d+(?:[,_]\d{{3}})*(?:\.\d+)?)(?P<unit> ?(?:bytes\b|[kmg]i?b\b))?"
-    r"|(?P<after>\d+(?:,\d{3})*)(?=(?: \w+(?:\(s\))?){0,2} (?:max(?:imum)?\b|allowed|at most|or (?:fewer|less)))"
+    rf"{_BEFORE}[\s:=('\[]{{0,3}}(?P<before>\d+(?:[,_]\d{{3}})*(?:\.\d+)?)(?P<unit>{_UNIT})?"
+    r"|(?P<after>\d+(?:,\d{3})*)(?=(?: (?!exceed|over)\w+(?:\(s\))?){0,2} "
+    rf"(?:max(?:imum)?\b|allowed|at most|or (?:fewer|less)))|(?P<below>\d+)(?P<of>{_UNIT})?.?以[下内]"
 )
 _EQUATION: Final = re.compile(r"(\d[\d,]*)(?: \+ (\d[\d,]*))?(?: ?bytes)? ?[>/] ?(\d+(?:,\d{3})*)")
 _SEEN: Final = re.compile(
-    r"(?:too many \w+(?: and \w+)?:?|got|found|received|contains|provided|has|count:?|you (?:sent|provided)) "
+    r"(?:too many \w+(?: and \w+)?:?|got|found|received|contains|provided|passed|has|count:?|you (?:sent|provided)) "
     r"(?:an? (?:array|string) with length )?\(?(\d+(?:,\d{3})*)"
 )
 _SCALE: Final = {"k": 1024, "m": 1024**2, "g": 1024**3}
 
 _REPLY: Final = re.compile(
     r"max_?(?:completion_?|new_?|output_?|gen_?)?tokens|num_predict|(?:completion|output|generated|new) tokens|"
+    r"(?:completion|output|response|generation) length|"
     r"maximum tokens you requested|tokens (?:for|in) the (?:completion|output|reply|response)"
     r"|generate (?:at most|up to)"
 )
@@ -95,7 +110,12 @@ _REPLY_BOUND: Final = re.compile(
     r"at most|less than|cannot|must|maximum|exceed|range|too (?:large|big|high)|supports?|up to|no more|limit|>|<"
     r"|范围|最大|不能|上限|超过"
 )
-_INTEGER: Final = re.compile(r"(?<![\d.,a-z_-])\d[\d,_]*(?![\d.]*\d)(?![a-z])")
+_LEAST_BOUND: Final = re.compile(r"must be (?:greater|larger|higher) than")
+"""Anthropic: `max_tokens must be greater than thinking.budget_tokens`."""
+_INTEGER: Final = re.compile(
+    r"(?P<under>less than )?(?<![\d.a-z_-])(?P<of>\d{1,3}(?:[,_]\d{3})+(?!\d)|\d+)(?![\d.]*\d)(?![a-z])"
+    r"(?P<open> ?\(exclusive\))?"
+)
 _LEAST_REPLY_TOKENS: Final = 64
 """A smaller number bounds no reply."""
 _LARGEST: Final = 2**31
@@ -132,13 +152,13 @@ def _of_items(text: str) -> NamedLimit | None:
     seen = _number(stated[1]) if stated else None
     bounds = [bound for bound in map(_bound, _MOST.finditer(text)) if bound >= least]
     most = min((bound for bound in bounds if seen is None or bound < seen), default=0)
-    if not most and name in (LimitName.SIDE, LimitName.SIDE_OF_MANY):
-        most = _pixels(text)
+    if name in (LimitName.SIDE, LimitName.SIDE_OF_MANY):
+        most = _side(most or _pixels(text), text)
     return NamedLimit(name, most, seen)
 
 
 def _bound(found: re.Match[str]) -> int:
-    number, unit = found["before"] or found["after"], (found["unit"] or "").strip()
+    number, unit = found["before"] or found["after"] or found["below"], (found["unit"] or found["of"] or "").strip()
     return int(float(number.replace(",", "").replace("_", "")) * _SCALE.get(unit[:1], 1))
 
 
@@ -146,11 +166,19 @@ def _number(text: str) -> int:
     return int(text.replace(",", "").replace("_", ""))
 
 
-_PIXELS: Final = re.compile(r"(\d[\d,]*) ?(?:px|pixels)|(\d[\d,]*) ?x ?\d")
+_LONGEST_SIDE: Final = 65_535
+"""Pixels, in the formats of images."""
+_PIXELS: Final = re.compile(r"(\d[\d,]*) ?(?:px|(?:mega)?pixels)|(\d[\d,]*) ?x ?\d")
 
 
 def _pixels(text: str) -> int:
     return min((_number(one[1] or one[2]) for one in _PIXELS.finditer(text)), default=0)
+
+
+def _side(most: int, text: str) -> int:
+    """The longer side that every image over this limit exceeds, if that is one of all its pixels."""
+    pixels = most * 1_000_000 if "megapixel" in text else most
+    return math.isqrt(pixels) if pixels > _LONGEST_SIDE else pixels
 
 
 def reply_limit(text: str, asked: int | None) -> int | None:
@@ -160,7 +188,8 @@ def reply_limit(text: str, asked: int | None) -> int | None:
     >>> reply_limit("max_tokens must be at least 1 and at most 22730, got 32000", 32_000)
     22730
     """
-    if asked is None or _REPLY.search(text) is None or _REPLY_BOUND.search(text) is None:
+    if asked is None or _REPLY.search(text) is None or _REPLY_BOUND.search(text) is None or _LEAST_BOUND.search(text):
         return None
-    found = [_number(one[0]) for one in _INTEGER.finditer(text)]
+    numbers = _INTEGER.finditer(text.replace("..", " "))
+    found = [_number(one["of"]) - bool(one["under"] or one["open"]) for one in numbers]
     return max((one for one in found if _LEAST_REPLY_TOKENS <= one < asked), default=None)

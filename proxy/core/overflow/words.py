@@ -38,7 +38,8 @@ CONTEXT: Final = _any(
 """Names of the window."""
 
 PROMPT: Final = _any(
-    "prompts?", "inputs?", "messages", "conversations?", "chat history", "history", "chat", "dialogue?", "transcript",
+    "prompts?", "inputs?(?! should be (?:an? |one of|(?:less|greater) than or equal to [0-9]+(?! ?tok)))", "messages",
+    "conversations?", "chat history", "history", "chat", "dialogue?", "transcript",
     "input_?(?:ids|tokens|length|len)", "prompt_?(?:tokens|length|len)", "输入", "提示", "消息", "对话", "会话",
     "历史", "讯息",
 )  # fmt: skip
@@ -66,8 +67,9 @@ EXCEED: Final = _any(
     "too (?:long|large|big|many|much|lengthy)", "(?:not|cannot|[a-z]{2,6}n't) fit", "unable to fit",
     "(?:run|ran|running|runs) out of (?:context|tokens|room|space)", "out of (?:context|range)",
     "outside (?:of )?(?:the )?(?:(?:allowed|valid) )?range", "exhausted",
-    "(?:is|was|window|length|size) full", "(?:reach(?:es|ed)?|hit) (?:the |its )?(?:max(?:imum)?|limit)", ">=?", "≥",
-    "cannot truncate", "supports? only (?:[a-z0-9.-]{1,40} up to )?[0-9]{1,4} ?[km] (?:tokens? )?(?:of )?context",
+    "(?:is|was|window|length|size|context) full", "(?:reach(?:es|ed)?|hit) (?:the |its )?(?:max(?:imum)?|limit)", ">=?",
+    "≥", "cannot truncate", "(?<=context )shift is disabled", "find (?:a kv cache slot|free space)",
+    "supports? only (?:[a-z0-9.-]{1,40} up to )?[0-9]{1,4} ?[km] (?:tokens? )?(?:of )?context",
     "超过", "超出", "超长", "过长", "太长", "超限", "溢出", "过多", "过大", "大于", "超越", "太大",
     "太多", "已达",
 )  # fmt: skip
@@ -107,7 +109,7 @@ REDUCE: Final = _any(
 )  # fmt: skip
 
 REPLY: Final = _any(
-    "max_?(?:completion_?|new_?|output_?|gen_?|response_?)?tokens", "max_length", "num_predict", "n_predict",
+    "max_?(?:completion_?|new_?|output_?|gen_?|response_?)?tokens", r"(?<!\.)max_length", "num_predict", "n_predict",
     "max(?:imum)? (?:number of )?tokens? (?:you requested|requested|value|parameter|setting|field|"
     "argument|must|should|cannot|can|has to|is too|too|needs?|to generate|to sample)",
     "(?:output|completion|generated|new|response|generation|reply) tokens?",
@@ -128,10 +130,10 @@ RESOURCE: Final = _any(
 )  # fmt: skip
 """Time, memory and attempts also run out: Go says "context deadline exceeded"."""
 NO_TOOLS: Final = re.compile(
-    r"enable-auto-tool-choice|--jinja|no endpoints found that support tool"
-    r"|(?:not|n't) support (?:tool|function)"
-    r"|(?:tool|function)s?(?:[ -](?:us(?:e|age)|call(?:s|ing)?))?\W{1,2}(?:is|are)"
-    r" (?:not|un)[ -]?(?:supported|enabled|available)"
+    r"enable-auto-tool-choice|--jinja|no endpoints found that support (?:tool|the provided 'tool)"
+    r"|(?:not|n't) support (?:tool|function)|不支持 ?(?:tool|function|工具|函数)|unsupported parameter: '?tools"
+    r"|(?:tool|function)s?(?:[ _-](?:us(?:e|age)|choice|call(?:s|ing)?))?(?: parser)?\W{1,2}(?:is|are)"
+    r" (?:(?:not|un)[ -]?(?:supported|enabled|available|configured)|disabled)"
 )
 """Whatever the status: vLLM without a parser (`"auto" tool choice requires --enable-auto-tool-choice and
 --tool-call-parser to be set`), llama.cpp with a 500 (`tools param requires --jinja flag`), Ollama (`… does not support
@@ -146,7 +148,7 @@ BATCH: Final = _any("physical batch", "(?:embedding )?batch[ _](?:size|limit)", 
 
 WITHOUT_MEANING: Final = re.compile(
     r"[0-9]+|v[0-9]+|bad|requests?|invalid|errors?|exceptions?|https?|status|codes?|body|arguments?|param(?:eter)?s?|"
-    r"the|an?|is|was|has|have|been|not|no|with|by|in|of|for|to|from|this|your?|you|that|could|understand|contains?|sent|"
+    r"data|incorrect|response|the|an?|is|was|has|have|been|not|no|with|by|in|of|for|to|from|this|your?|you|that|could|understand|contains?|sent|"
     r"api|client|browser|servers?|upstream|backend|provider|gateway|returned|received|failed|failure|occurred|unknown|"
     r"unexpected|something|went|wrong|none|null|nginx|openresty|tengine|caddy|apache|ubuntu|debian|litellm|open|ai|"
     r"(?:请求|参数|错误|无效|非法|异常|失败|上游|返回|服务|的|了)+"
@@ -187,24 +189,30 @@ QUOTA: Final = _any(
 )  # fmt: skip
 
 PAIRING: Final = _any(
-    "tool_?calls?", "tool_?use(?:_id)?s?", "tool_?results?", "tool_?call_?ids?", "role '?tool'?", "tool messages?",
-    "function_?calls?", "function_?responses?", "function call turn", "preceding message",
+    "tool[ _]?calls?", "tool_?use(?:_id)?s?", "tool[ _]?results?", "tool[ _]?call[ _]?ids?", "role '?tool'?",
+    "tool messages?", "tool role", "function[ _]?calls?", "function[ _]?responses?", "preceding message",
     "no tool (?:call|output) found", "工具调用",
 )  # fmt: skip
 PAIRED: Final = _any(
     "must", "follow(?:s|ed|ing)?", "preced(?:e|ing|ed)", "corresponding", "missing", "without", "unexpected",
     "not found", "respon(?:se|d|ded)", "same turn", "after", "before", "match(?:ing)?", "equal", "orphan(?:ed)?",
-    "immediately", "no tool", "不匹配", "缺少", "必须", "对应",
+    "immediately", "no tool", "no previous", "previous turn", "same number", "不匹配", "缺少", "必须", "对应",
 )  # fmt: skip
 
 SEALED: Final = _any(
-    "encrypted[ _]content", "compaction(?: item)?s?", "(?:redacted_)?thinking", "(?:thought|reasoning)[ _]signatures?"
+    "encrypted[ _]content",
+    "compaction(?: item)?s?",
+    "(?:redacted_)?thinking",
+    "of type '?reasoning'?",
+    "(?:thought|reasoning)[ _]signatures?",
 )
 """Reasoning that only its upstream can read or verify: another model, key or account may not."""
 BROKEN_SEAL: Final = _any(
     "(?:could|can)(?: ?not|n't) be (?:verified|decrypted|decoded|parsed|validated)",
     "invalid ['\"]?(?:signature|data|encrypted[ _]content|(?:thought|reasoning)[ _]signature)",
-    "signature['\"]?(?: is|:)? (?:invalid|not valid|field required)", "corrupted (?:thought|reasoning)",
+    "signature['\"]?(?: in the thinking block)?(?: is|:)? (?:invalid|not valid|expired|field required)",
+    "corrupted (?:thought|reasoning)", "encrypted[ _]content['\"]? is invalid", "base64 decoding failed",
+    "(?:unable|failed) to verify", "verification failed", "without its required following item",
     "(?:cannot|can ?not|can't|must not|may not|should not) be (?:modified|changed|altered|edited|removed)",
     "must (?:remain|stay|be (?:returned|passed back|preserved|kept|sent back) (?:unmodified|unchanged|exactly|as))",
     "ha(?:s|ve) been (?:modified|changed|altered|tampered)", "must contain thinking", "do(?:es)? not match",
@@ -226,7 +234,7 @@ FAULTS: Final = tuple(
         (
             VerdictKind.SAME_IDS,
             _AN_ID + r"|\bids?\b.{0,60}tool|duplicate item",
-            r"\bunique|duplicate|already (?:used|exists)|same id",
+            r"\bunique|duplicate|already (?:used|exists)|same id|重复",
         ),
         (
             VerdictKind.CALL_IDS,
@@ -237,8 +245,9 @@ FAULTS: Final = tuple(
         ),
         (
             VerdictKind.ARGUMENTS,
-            r"arguments?\b|tool_use\W{1,3}input|tooluse\W{1,3}input|function_?call\W{1,3}args",
-            r"\bjson\b|\bpars(?:e|ed|ing)\b|dict(?:ionary)?\b|valid object|unmarshal|decod|malformed"
+            r"arguments?\b|tool_use\W{1,3}input|tooluse\W{1,3}input|(?:function|tool)[ _]?call\W{1,3}args|调用参数",
+            r"(?<![a-z])json(?![a-z])|\bpars(?:e|ed|ing)\b|dict(?:ionary)?\b|\bobject\b|unmarshal|decod|malformed"
+            r"|format of the value"
             r"|invalid function arg|invalid tool",
         ),
         (
@@ -249,15 +258,16 @@ FAULTS: Final = tuple(
         ),
         (
             VerdictKind.CACHE_MARKS,
-            r"cache_control|cache_?points?\b|cache[ _](?:breakpoints?|markers?|blocks?|controls?)",
+            r"cache_control|cache[ _]?points?\b|cache[ _](?:breakpoints?|markers?|blocks?|controls?)",
             r"maximum|at most|too many|exceed|more than|up to|limit",
         ),
         (
             VerdictKind.SURROGATES,
-            r"surrogate|invalid (?:unicode|utf-?8)|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape"
+            r"surrogate|invalid (?:unicode|utf-?(?:8|16))|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape"
             r"|unicode (?:code ?point|escape|character)|(?:in|not |mal)(?:valid |formed )json"
             r"|pars(?:e|ing) (?:the )?(?:request |json )?body|\\u?x{4}|as a unicode string",
         ),
+        (VerdictKind.ARGUMENTS, r"syntax error while parsing", r"\bline \d+, column \d+"),
         (
             VerdictKind.SERVER_TOOLS,
             r"srvtoolu_|server_tool_use|mcp_tool_(?:use|result)|(?:web_search|web_fetch|code_execution|bash|tool_search)"
@@ -267,7 +277,8 @@ FAULTS: Final = tuple(
         (
             VerdictKind.ROLE_ORDER,
             r"(?:unexpected|invalid|wrong) role ?'?user'? after (?:role )?'?(?:tool|user)"
-            r"|roles? must alternate"
+            r"|\bmust alternate\b|必须交替|consecutive (?:user )?messages|'?user'? messages? (?:is|are) not allowed "
+            r"(?:directly |immediately )?(?:after|following)"
             r"|'?user'? (?:role |message )?(?:cannot|can ?not|must not|may not|can't) (?:directly )?"
             r"(?:follow|come after)"
             r" (?:a |the )?(?:role )?'?tool|(?:after|follow).{0,30}\btool\b.{0,30}\bassistant\b"
@@ -288,7 +299,8 @@ FAULTS: Final = tuple(
             VerdictKind.EMPTY_CONTENT,
             r"\b(?:contents?|texts?|messages?|parts|blocks?)\b|内容|消息",
             r"non-?empty|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)"
-            r"|empty (?:content|text|message)|non-?whitespace|at least (?:1|one) (?:character|part|item|content|block)"
+            r"|empty (?:\w+ )?(?:content|text|message)|non-?whitespace|content: field required|^content is required"
+            r"|at least (?:1|one) (?:character|part|item|content|block|token)"
             r"|got null|(?:must|should) be set|either content or|ha(?:s|ve) no content|must have (?:a |some )?text"
             r"|不能为空|为空",
         ),
@@ -314,12 +326,13 @@ AUTH: Final = _any(
 
 COUNT: Final = _any(
     "(?:number of|too many|at most [0-9]+|max(?:imum)?(?: of)? [0-9]+|"
-    r"more than [0-9]+) (?:[a-z]{1,12} )?(?:images?|image\(s\)|tools?|functions?|messages|files?|videos?|"
-    "audios?|attachments?|choices|stop sequences?|documents?|parts|items|elements|rows|pages|turns|"
-    "properties|enum|logprobs|candidates|schemas?)",
-    "array too (?:long|large)", "array_above_max_length",
+    r"more than [0-9]+|limit(?: is| of|:)? [0-9]+) (?:[a-z]{1,12} )?(?:images?|image\(s\)|tools?|"
+    "functions?(?! responses?)(?! calls? (?:parts|and))|messages|files?|videos?|"
+    "audios?|attachments?|choices|stop sequences?|documents?|parts|content blocks|items|elements|entries|rows|pages|"
+    "turns|properties|enum|logprobs|candidates|schemas?)",
+    "array too (?:long|large)", "array_above_max_length", "max(?:imum)? (?:size|length) of [0-9]+ (?:entries|items)",
     "(?:image|tool|message|file|video|document|function) counts?", "limit for (?:images|tools|files|videos)",
-    "(?:图片|图像|工具|文件|视频|音频|函数|消息|tools?|images?|messages?) ?(?:的)?(?:数量|个数|张数|数)",
+    "(?:图片|图像|工具|文件|视频|音频|函数|消息|对话|会话|tools?|images?|messages?) ?(?:的)?(?:数|个数|张数|条数|轮)",
     "images? per (?:request|prompt)", "[0-9]+ (?:images|tools|files|pages|document pages)", "页数",
 )  # fmt: skip
 
@@ -368,14 +381,15 @@ UNSUPPORTED: Final = _any(
     "unsupported", "cannot (?:process|handle|accept|read|take)", "no endpoints? found",
     "only (?:supports?|accepts?) (?:text|string)", "only supported by", "unknown variant", "not a multi-?modal",
     "text[- ]only", "unrecogni[sz]ed", "does not have vision", "lacks?", "no support",
-    "must be (?:a )?(?:text|string)", "only allowed for", "missing data required", "invalid value:",
+    "must be (?:a |')?(?:text|string)", "only '?text'? is (?:allowed|supported|accepted)", "only allowed for",
+    "no (?:vision|image|multi-?modal) (?:capabilit(?:y|ies)|support)", "missing data required", "invalid value:",
     "不支持", "无法识别", "无法处理", "仅支持文本", "不具备",
 )  # fmt: skip
 
 NONE_ALLOWED: Final = _any("at most 0", "最多 ?0")
 """vLLM, for a model that reads only text: `At most 0 image(s) may be provided in one prompt.`"""
 
-TEXT_ONLY: Final = re.compile(r"\btext[- ]only\b")
+TEXT_ONLY: Final = re.compile(r"\btext[- ]only\b|only (?:supports?|accepts?) text inputs?|\.type'? must be 'text'")
 """Of a model, without a word for what it does not read."""
 
 KINDS_OF_MEDIA: Final = {
@@ -517,7 +531,9 @@ def names_another_fault(code: ErrorCode) -> bool:
 
 
 TIER: Final = re.compile(
-    r"extra usage is required for long[ -]context|long[ -]context beta is (?:not|unavailable|incompatible)"
+    r"(?:extra usage|usage credits?) (?:is|are) required for (?:long[ -]context|1m context)"
+    r"|(?:long[ -]context|1m context(?: window)?)(?: beta)? is (?:not|unavailable|incompatible)"
+    r"|(?:not enabled for|not have access to) (?:the )?(?:long[ -]|1m )context"
     r"|long[ -]context requests?\b.{0,40}\brequires?\b"
 )
 """Anthropic, with 429 and 400, where a plan or an organisation has no access to prompts of over 200 000 tokens
