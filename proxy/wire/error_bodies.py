@@ -135,6 +135,7 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
         return
     match value:
         case dict():
+            value = _with_place(value)
             holds_remarks = all(_is_remark(inner) for inner in value.values())
             is_beside_an_echo = _repeats_a_request(value)
             for key, inner in islice(value.items(), _MAX_MEMBERS):
@@ -152,6 +153,18 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
             found.add_code(path, name, str(value))
         case _ if abs(value) < 1e12:  # neither infinite nor NaN, which compares as false
             found.numbers.setdefault(name, int(value))
+
+
+def _with_place(value: dict[str, Any]) -> dict[str, Any]:
+    """A validator's error with the place before its words: pydantic's `loc`, zod's `path`.
+
+    >>> _with_place({"loc": ["body", "messages"], "msg": "List should have at most 40 items"})["msg"]
+    'messages: List should have at most 40 items'
+    """
+    place = next((found for name in ("loc", "path") if isinstance(found := value.get(name), list)), [])
+    said = next((name for name in ("msg", "message") if isinstance(value.get(name), str)), None)
+    names = [str(one) for one in place if isinstance(one, str | int) and one != "body"]
+    return value if not names or said is None else value | {said: f"{'.'.join(names)}: {value[said]}"}
 
 
 def _is_remark(value: Any) -> bool:

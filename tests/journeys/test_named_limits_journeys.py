@@ -155,6 +155,12 @@ ROWS: Final = [
     ),
     # items
     Row("messages", 40, "Input validation failed: Too many messages: {seen} exceeds limit of {limit}", STEPS),
+    Row(
+        "messages",
+        40,
+        '[{{"type": "too_long", "loc": ["body", "messages"], "msg": "List should have at most {limit} items"}}]',
+        STEPS,
+    ),
     Row("messages", 30, "The number of messages ({seen}) exceeds the maximum of {limit}.", STEPS, ALL),
     Row("messages", 40, f"Invalid 'input': {LONG_ARRAY}", STEPS, ("responses", "chat"), error=OF_ARRAYS),
     Row("calls", 16, f"Invalid 'messages[3].tool_calls': {LONG_ARRAY}", MANY_CALLS, error=OF_ARRAYS),
@@ -218,6 +224,20 @@ ROWS: Final = [
         members={"max_tokens": 32_000},
     ),
     Row("reply", 8_192, "Range of max_tokens should be [1, {limit}]", results(PAGE), members={"max_tokens": 32_000}),
+    Row(
+        "total",
+        24_000,
+        "Prompt tokens ({prompt}) plus max_tokens ({reply}) must be less than or equal to {limit}",
+        results(*[PAGE] * 6),
+        members={"max_tokens": 32_000},
+    ),
+    Row(
+        "total",
+        24_000,
+        "Requested {reply} tokens for the completion but the context window is only {limit} tokens",
+        results(*[PAGE] * 6),
+        members={"max_tokens": 32_000},
+    ),
     Row(
         "total",
         24_000,
@@ -367,6 +387,8 @@ def test_only_the_texts_over_a_limit_are_cut_to_it_and_no_exchange_goes(build: A
         (429, "Extra usage is required for long context requests."),
         (400, "The long context beta is not yet available for this subscription."),
         (429, "Long context requests (over 200K tokens) require usage tier 4."),
+        (429, "Extra usage is required for 1M context. Enable extra usage at claude.ai/settings/usage"),
+        (400, "The 1M context window beta is not available for your organization"),
     ],
 )
 def test_a_tier_without_long_context_means_two_hundred_thousand_tokens(build: Any, status: int, says: str) -> None:
