@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from proxy.core.conversation import TOOL_ROLES, Message
 from proxy.core.notices import HISTORY, MEDIA, Language, as_text, say
-from proxy.core.overflow import VerdictKind
+from proxy.core.overflow import ROLES_IN_TURN, VerdictKind
 from proxy.core.text import Path, jsontext
 from proxy.wire.json_messages import marks_in
 from proxy.wire.request import Request
@@ -60,8 +60,6 @@ _SURROGATE: Final = re.compile(
     rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2})"
 )
 """Half of a character, written as an escape, in JSON."""
-_IN_TURN: Final = re.compile(r"alternat|交替|consecutive|in a row")
-"""Refused are also messages of one role behind each other."""
 _MARKED: Final = frozenset({"system", "tools"})
 """Members besides the messages that may have cache marks."""
 
@@ -73,7 +71,7 @@ def value_in(kind: VerdictKind, refusal: str) -> int:
     64
     """
     if kind is VerdictKind.ROLE_ORDER:
-        return 1 + (_IN_TURN.search(refusal.lower()) is not None)
+        return 1 + (ROLES_IN_TURN.search(refusal.lower()) is not None)
     stated = _STATED.search(refusal.lower())
     default = _DEFAULTS.get(kind, 1)
     return int(stated[1]) if stated is not None and default > 1 and int(stated[1]) > 0 else default

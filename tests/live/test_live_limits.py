@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import http.client
 import json
+import select
 import socket
 
 import pytest
@@ -164,6 +165,17 @@ async def test_an_upgrade_is_not_offered_and_the_request_is_served(line, protoco
     assert [request.body for request in posted(seen)] == [BODY, BODY]
     names = {name for request in seen for name, _ in request.headers}
     assert not names & {b"upgrade", b"http2-settings"}
+
+
+async def test_a_client_that_still_sends_its_body_reads_why_it_is_refused(client):
+    """Closing at once would reset the connection, and what it had received would be lost."""
+    client.ask("POST /v1/files", None, "content-length: 9999", "connection: close")
+    poll = select.poll()
+    poll.register(client.writer.get_extra_info("socket"), select.POLLRDHUP)
+    assert poll.poll(PATIENCE_SECONDS * 1000), "the proxy has ended its side"
+    for _ in range(3):
+        client.writer.write(bytes(1000))
+    assert await _refusal(client) == (502, "upstream_unreachable", b"close")
 
 
 async def test_a_request_that_comes_back_is_a_508_at_once(proxy, connect):

@@ -66,7 +66,8 @@ _ROWS: Final = tuple(
         (LimitName.IMAGES, rf"{_A_COUNT}.*{_IMAGE}"),
         (
             LimitName.CALLS,
-            rf"tool[_ ]calls{_LIST}|(?:{_MANY}|parallel) (?:tool|function)[ _]calls?|(?:tool_calls|工具调用) ?[数次]",
+            rf"tool[_ ]calls{_LIST}|(?:{_MANY}|parallel) (?:tool|function)[ _]calls?"
+            r"|(?:tool[_ ]calls|工具调用) ?[数次]",
         ),
         (LimitName.PARTS, rf"content{_LIST}|{_MANY} (?:content )?(?:parts|blocks)\b(?! with)"),
         (LimitName.TOOLS, rf"(?:tools|functions){_LIST}|{_MANY} (?:tools?|functions?)\b|\btools? count"),

@@ -7,6 +7,7 @@ the caller decides what to do about it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias
@@ -77,6 +78,8 @@ FAULTS: Final = frozenset(
 )
 """Faults of a history that a repair takes out of every message that has them, in every later turn."""
 REPAIRED: Final = FAULTS | {VerdictKind.PAIRING, VerdictKind.SEAL}
+ROLES_IN_TURN: Final = re.compile(r"alternat|交替|consecutive|in a row")
+"""Words of a `ROLE_ORDER` that refuses messages of one role behind each other, too."""
 
 
 class Scope(StrEnum):

@@ -86,6 +86,21 @@ class Connection(HttpToolsProtocol):
         self._body_bytes = self._content_bytes = 0
         """Size of this body: as received, and without the framing of its chunks."""
 
+    # What a cycle does with its transport.
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
+
+    def close(self) -> None:
+        """End the connection behind a response: at once, or with time to read it if its request is still arriving."""
+        if self._is_in_body and self.cycle is self._served:
+            self._end(b"")
+        else:
+            self.transport.close()
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         most, waiting = self._all.max_connections, self._all.waiting
         is_full = len(self.connections) >= most
@@ -191,6 +206,7 @@ class Connection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_AHEAD:
             raise MalformedRequest(f"more than {MAX_AHEAD} requests were sent before the response to the first")
         super().on_headers_complete()
+        self.cycle.transport = self  # type: ignore[assignment] # it has what a cycle calls
         self.headers = []  # the trailer's, which no application sees
         self._is_in_body = True
         self._fed_bytes = self._body_bytes = self._content_bytes = 0
