@@ -27,8 +27,9 @@ from tools.e2e.trials import MODEL, Place, Trial, delivered
 
 HELLO: Final = "hello"
 WINDOW_TOKENS: Final = 1_000_000
-_DRIFT: Final = 0.05
-"""Share by which sizes may differ from the table: names of folders, dates, other machines."""
+_DRIFT: Final = 0.06
+"""Share by which sizes may differ from the table: names of folders, dates, programs on the machine (`cn` has one more
+tool, 470 bytes of 9,356, where there is ripgrep)."""
 _OWN: Final = ("content-length", "connection", "host", "x-context-proxy-loop")
 
 
