@@ -104,7 +104,8 @@ class ResponseSender(Struct, eq=False):
 
     async def pass_on(self, answer: AnyResponse, stop_watching: Callable[[], object]) -> None:
         """Forward the upstream's response, each piece as it arrives."""
-        self.status, whole = answer.status, answer.whole_body if isinstance(answer, PeekedResponse) else None
+        self.status = answer.status
+        whole = answer.held if isinstance(answer, PeekedResponse) and answer.is_whole else None
         if not self.is_committed:
             await self._begin(answer.status, answer.headers)
         elif not self._wire.framing.is_stream(answer.headers) if self._as_events else answer.status >= 400:

@@ -5,6 +5,7 @@ from proxy.shell.models.catalogue import Catalogue, Price, Prices
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery, key_headers
 from proxy.shell.models.knowledge import key_of
 from proxy.shell.models.learning import Learning
+from proxy.shell.models.own_servers import NoAnswer, body_of
 from proxy.shell.models.profiles import SMALL_BODY_BYTES, ModelResolver, entry_of, stated_by
 from proxy.shell.models.tokenizer import counter_for
 
@@ -17,8 +18,10 @@ __all__ = [
     "Discovery",
     "Learning",
     "ModelResolver",
+    "NoAnswer",
     "Price",
     "Prices",
+    "body_of",
     "counter_for",
     "entry_of",
     "key_headers",

@@ -63,7 +63,7 @@ class Questions:
             async with asyncio.timeout(seconds):
                 response = await self._upstream.send(method, WholePath(path.encode()), headers, content)
                 async with contextlib.aclosing(response):
-                    return await _body_of(response)
+                    return await body_of(response)
         except TimeoutError:
             raise NoAnswer(f"no answer within {seconds:g} s") from None
         except UpstreamError as error:
@@ -78,7 +78,7 @@ class Questions:
         return b""
 
 
-async def _body_of(response: UpstreamResponse) -> bytes:
+async def body_of(response: UpstreamResponse) -> bytes:
     """The body of a 200, unpacked if it is compressed although that was not wanted. Raises NoAnswer."""
     status, body = response.status, bytearray()
     if status != 200:

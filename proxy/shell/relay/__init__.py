@@ -4,7 +4,6 @@ from proxy.shell.relay.peeking import HELD_BYTES, PIECES_OF_THE_END, PeekedRespo
 from proxy.shell.relay.relay import AnyResponse, Relay, Served
 from proxy.shell.relay.routes import Route, Routes, asks_for_models, models_of
 from proxy.shell.relay.sends import Arrived, EarlyBytes
-from proxy.shell.relay.tool_loop import StreamedResponse
 
 __all__ = [
     "HELD_BYTES",
@@ -17,7 +16,6 @@ __all__ = [
     "Route",
     "Routes",
     "Served",
-    "StreamedResponse",
     "asks_for_models",
     "models_of",
 ]

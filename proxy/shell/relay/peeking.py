@@ -173,20 +173,19 @@ class PeekedResponse(Struct, eq=False):
         return count
 
     @property
-    def whole_body(self) -> bytes | None:
-        """The whole body, except for what was passed on early; None if more may come."""
-        return b"".join(self._held) if self.is_whole else None
+    def held(self) -> bytes:
+        """The body so far, except for what was passed on early."""
+        return b"".join(self._held)
 
     async def read(self, most: int) -> bytes | None:
         """Read the rest of the body; returns all of it, or None if it is longer. It can still be passed on."""
         length = sum(map(len, self._held))
         async for piece in self._pieces:
             self._held.append(piece)
-            self.last.add(piece)
             length += len(piece)
             if length > most:
                 return None
-        return b"".join(self._held)
+        return self.held
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""

@@ -40,13 +40,7 @@ from proxy.shell.relay.sends import (
     overflow,
     without_encoding,
 )
-from proxy.shell.relay.tool_loop import (
-    Retrieval,
-    StreamedResponse,
-    ToolLoop,
-    WholeResponse,
-    watched,
-)
+from proxy.shell.relay.tool_loop import MergedResponse, Retrieval, ToolLoop, watched
 from proxy.shell.resources import Kept, in_thread, logger
 from proxy.shell.telemetry import Recorder, RequestRecord, client_name, session_name
 from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, header
@@ -61,7 +55,7 @@ KEY_HASH_CHARACTERS: Final = 8
 _MODES: Final = frozenset(get_args(get_args(Mode)[0]))
 
 
-AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | WholeResponse | StreamedResponse
+AnyResponse: TypeAlias = UpstreamResponse | PeekedResponse | MergedResponse
 
 
 class Served(Struct):
@@ -339,9 +333,10 @@ class Relay:
         record.note_counts(counted)
         if attempt is None or not attempt.cure.keeps_prompt or attempt.outcome.fitting_tokens is not None:
             return
-        is_whole = isinstance(response, PeekedResponse) and response.is_whole and not response.is_stream
-        is_compared = is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
-        may_be_cut = not (is_compared or isinstance(response, WholeResponse))
+        is_compared = isinstance(response, MergedResponse) or (
+            response.is_whole and served.verdict.kind is VerdictKind.ACCEPTED  # by its judge
+        )
+        may_be_cut = response.is_stream or not is_compared
         went_well = went_well and response.status < 400
         self._judge.learn_from_usage(attempt.planned, counted, record, may_be_cut=may_be_cut, went_well=went_well)
 

@@ -7,6 +7,7 @@ is read to choose it. What is learned about models is kept separately for each u
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ from starlette.types import Scope
 from proxy.core.text import Raw, jsontext
 from proxy.errors import BodyTooLarge, MalformedRequest, ProxyError, UpstreamUnreachable
 from proxy.shell.http import plain_body
+from proxy.shell.models import NoAnswer, body_of
 from proxy.shell.planning import Planner
 from proxy.shell.relay.relay import Relay
 from proxy.shell.resources import in_thread
@@ -82,8 +84,6 @@ class Routes:
 PATH: Final = "/v1/models"
 ANSWER_SECONDS: Final = 10.0
 """Longest wait for one upstream's list."""
-MAX_LIST_BYTES: Final = 16 * 1024 * 1024
-"""Limit for one upstream's list; OpenRouter's has 0.6 MB."""
 
 _NO_SECRETS: Final = frozenset((b"accept", b"anthropic-version", b"user-agent"))
 """The only headers of a client that are sent to other upstreams."""
@@ -118,17 +118,9 @@ async def _listed(route: Route, headers: Headers) -> Sequence[Raw] | None:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await route.relay.pass_through("GET", b"/models", headers, None)
-            try:
-                pieces, length = [], 0
-                async for piece in answer.chunks():
-                    pieces.append(piece)
-                    length += len(piece)
-                    if length > MAX_LIST_BYTES:
-                        return None
-            finally:
-                await answer.aclose()
-        return jsontext.items(jsontext.members(b"".join(pieces))["data"]) if answer.status == 200 else None
-    except (ProxyError, TimeoutError, jsontext.NotJson, KeyError):
+            async with contextlib.aclosing(answer):
+                return jsontext.items(jsontext.members(await body_of(answer))["data"])
+    except (ProxyError, NoAnswer, TimeoutError, jsontext.NotJson, KeyError):
         return None
 
 

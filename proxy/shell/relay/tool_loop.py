@@ -135,24 +135,13 @@ class ToolLoop(Struct):
             except ProxyError as error:
                 self._fail(error.code)
                 return None
-            if problem or answer.is_stream is not as_stream:
+            if problem := problem or await _unreadable(answer, as_stream=as_stream):
                 await answer.aclose()
-                self._fail(problem or "another form of response")
+                self._fail(problem)
                 return None
             self.planned = planned
             return answer
         return None
-
-    async def body_of(self, answer: PeekedResponse) -> bytes | None:
-        """The body of a later round; None if it breaks off or is too long."""
-        try:
-            body = await answer.read(MAX_BODY_BYTES)
-        except UpstreamError as error:
-            body, self.problem = None, error.code
-        if body is None:
-            await answer.aclose()
-            self._fail(self.problem or "too long")
-        return body
 
     def _fail(self, problem: str) -> None:
         """Note why there is no next response."""
@@ -222,19 +211,11 @@ class ToolLoop(Struct):
         return read
 
     async def _again(self, calls: _Calls, refused: Planned, terms: Terms) -> Planned:
-        """The plan for a round that was refused. For a goal, its pages are made smaller here, because a plan does not
-        cut them. If all that stays is beyond the goal, the smallest page that fits stays with it."""
-        planner, goal_tokens = self.retrieval.planner, terms.goal_tokens
-        if goal_tokens is None or goal_tokens == refused.inputs.terms.goal_tokens:
-            return await planner.again(refused, terms)
-        fitting = None
-        for share in _SHARES:
-            read = await self._with_pages(calls, share)
-            planned = await planner.again(read.planned, terms)
-            if planned.plan.fits and planned.plan.after.tokens <= goal_tokens:
-                return planned
-            fitting = planned if share and planned.plan.fits else fitting
-        return fitting or planned
+        """The plan for a round that was refused. For a goal, its pages are made small here, because a plan does not cut
+        them."""
+        if terms.goal_tokens is not None and terms.goal_tokens != refused.inputs.terms.goal_tokens:
+            refused = (await self._with_pages(calls, _SHARES[-2])).planned
+        return await self.retrieval.planner.again(refused, terms)
 
     async def _with_pages(self, calls: _Calls, share: float) -> _Read:
         wanted, language = calls.wanted, self.retrieval.language
@@ -261,6 +242,16 @@ class ToolLoop(Struct):
         return texts
 
 
+async def _unreadable(answer: PeekedResponse, *, as_stream: bool) -> str:
+    """Why the response of a later round cannot be used, empty if it can; a stream is read as it arrives."""
+    if answer.is_stream is not as_stream:
+        return "another form of response"
+    try:
+        return "" if as_stream or await answer.read(MAX_BODY_BYTES) is not None else "too long"
+    except UpstreamError as error:
+        return error.code
+
+
 def _wanted(message: AssistantMessage) -> list[Wanted | None]:
     return [wanted_by(call.arguments) for call in message.own]
 
@@ -274,104 +265,69 @@ MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """Limit of a response that is not a stream; a longer one is passed on as it arrives."""
 
 
-class WholeResponse:
-    """A response that is not a stream, after its rounds are over."""
-
-    def __init__(self, held: PeekedResponse, body: bytes, counted: Counted | None) -> None:
-        self.status = held.status
-        kept = [pair for pair in held.headers if pair[0] not in OF_THE_BODY]
-        self.headers: Headers = [*kept, (b"content-length", str(len(body)).encode())]
-        self.counted = counted
-        """The upstream's counts for the first send: later rounds also hold pages."""
-        self._held = held
-        self._body = body
-
-    @classmethod
-    async def of(cls, first: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse:
-        """Go through the rounds. Raises ProxyError."""
-        reply, current = rounds.planned.wire.reply(stream=False), first
-        try:
-            body = await first.read(MAX_BODY_BYTES)
-            while body is not None:
-                reply.feed(body)
-                message = reply.end()
-                rounds.record.note_usage(reply.usage)
-                if message is None or message.others:
-                    if message is not None:
-                        rounds.leave_out(message)
-                    said = reply.last_words()
-                    return current if current is first and said == body else cls(current, said, first.counted)
-                following = await rounds.following(message, as_stream=False)
-                body = None if following is None else await rounds.body_of(following)
-                if following is None or body is None:
-                    return cls(current, reply.stopped(rounds.last_words), first.counted)
-                await current.aclose()
-                current = following
-                reply.next_round()
-            return first
-        except BaseException:
-            await current.aclose()
-            raise
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The whole body, like UpstreamResponse.chunks."""
-        yield self._body
-
-    async def drain(self) -> None:
-        await self._held.drain()
-
-    async def aclose(self) -> None:
-        """Release the connection."""
-        await self._held.aclose()
-
-
-class StreamedResponse:
-    """A stream that continues with the streams of later rounds."""
+class MergedResponse:
+    """A response that its later rounds continue."""
 
     def __init__(self, first: PeekedResponse, rounds: ToolLoop) -> None:
-        self.status = first.status
+        self.status, self.is_stream = first.status, first.is_stream
         self.headers: Headers = [pair for pair in first.headers if pair[0] not in OF_THE_BODY]
-        self._current = first
-        self._first = first
+        self._current = self._first = first
         self._rounds = rounds
+        self._pieces = self._merged()
         self._coming: asyncio.Task[PeekedResponse | None] | None = None
-        """The response of the next round, while comments are sent."""
+        """The response of the next round."""
 
     @property
     def counted(self) -> Counted | None:
-        """All of its counts for the first send."""
+        """The upstream's counts for the first send: later rounds also hold pages."""
         return self._first.counted
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The events, like UpstreamResponse.chunks."""
-        wire = self._rounds.planned.wire
-        stream = wire.reply(stream=True)
+    async def whole(self) -> PeekedResponse | MergedResponse:
+        """Go through all rounds of a response that is not a stream; it is the first one if that is not changed. Raises
+        ProxyError."""
+        try:
+            body = await self._first.read(MAX_BODY_BYTES)
+            said = None if body is None else b"".join([piece async for piece in self._pieces])
+        except BaseException:
+            await self.aclose()
+            raise
+        if said is None or (self._current is self._first and said == body):
+            return self._first
+        self.headers.append((b"content-length", str(len(said)).encode()))
+        self._pieces = _only(said)
+        return self
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body, like UpstreamResponse.chunks."""
+        return self._pieces
+
+    async def _merged(self) -> AsyncIterator[bytes]:
+        """The body, as far as it is decided, as the rounds arrive."""
+        rounds, wire = self._rounds, self._rounds.planned.wire
+        reply = wire.reply(stream=self.is_stream)
+        seconds = rounds.retrieval.keepalive_seconds if self.is_stream and wire.framing.comment else None
         while True:
-            async for piece in self._current.chunks():
+            async for piece in self._current.chunks() if self.is_stream else _only(self._current.held):
                 self._current.last.add(piece)
-                if visible := stream.feed(piece):
+                if visible := reply.feed(piece):
                     yield visible
-            message = stream.end()
-            self._rounds.record.note_usage(stream.usage)
+            message = reply.end()
+            rounds.record.note_usage(reply.usage)
             if message is None or message.others:
                 if message is not None:
-                    self._rounds.leave_out(message)
-                yield stream.last_words()
+                    rounds.leave_out(message)
+                yield reply.last_words()
                 return
-            seconds = self._rounds.retrieval.keepalive_seconds
-            if seconds is None or not wire.framing.comment:
-                following = await self._rounds.following(message, as_stream=True)
-            else:
-                self._coming = asyncio.create_task(self._rounds.following(message, as_stream=True))
-                while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
-                    yield wire.framing.comment
-                following, self._coming = self._coming.result(), None
+            self._coming = asyncio.create_task(rounds.following(message, as_stream=self.is_stream))
+            while not (await asyncio.wait({self._coming}, timeout=seconds))[0]:
+                yield wire.framing.comment
+            following, self._coming = self._coming.result(), None
             if following is None:
-                yield stream.stopped(self._rounds.last_words)
+                yield reply.stopped(rounds.last_words)
                 return
             await self._current.aclose()
             self._current = following
-            stream.next_round()
+            reply.next_round()
 
     async def drain(self) -> None:
         await self._current.drain()
@@ -386,8 +342,13 @@ class StreamedResponse:
         await self._current.aclose()
 
 
-async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | WholeResponse | StreamedResponse:
+async def _only(body: bytes) -> AsyncIterator[bytes]:
+    yield body
+
+
+async def watched(answer: PeekedResponse, rounds: ToolLoop) -> PeekedResponse | MergedResponse:
     """The response as the client gets it. Raises ProxyError."""
     if answer.status != 200 or not answer.is_plain:
         return answer
-    return StreamedResponse(answer, rounds) if answer.is_stream else await WholeResponse.of(answer, rounds)
+    merged = MergedResponse(answer, rounds)
+    return merged if merged.is_stream else await merged.whole()
