@@ -29,8 +29,8 @@ class Chat:
     """OpenAI's chat completions, as most servers have them."""
 
     name, path, member = "chat", "/v1/chat/completions", "messages"
-    in_streams = ("openai",)
-    also = ()
+    in_streams: Sequence[str] = ("openai",)
+    also: Sequence[str] = ()
     parse = staticmethod(json.loads)
     counted_at, held_by = "", ""
 

@@ -206,12 +206,13 @@ class Messages:
     """Anthropic's API."""
 
     name, path, member = "messages", "/v1/messages", "messages"
-    refusals = REFUSALS
-    in_streams = ("anthropic", *IN_STREAM)
-    also = ()
+    refusals: Mapping[str, Refusal] = REFUSALS
+    in_streams: Sequence[str] = ("anthropic", *IN_STREAM)
+    also: Sequence[str] = ()
     parse = staticmethod(json.loads)
     counted_at, held_by = "/v1/messages/count_tokens", ""
-    items, count, tools, last_user = map(staticmethod, (items_of, counted, tools_of, last_user))
+    items, count = staticmethod(items_of), staticmethod(counted)
+    tools, last_user = staticmethod(tools_of), staticmethod(last_user)
     complaints, answered = staticmethod(valid_messages.complaints), staticmethod(answered)
 
     def reply_limit(self, body: Mapping[str, Any]) -> int:

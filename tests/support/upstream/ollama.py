@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from proxy.core.tokens import ByteClassCounter
 from support.upstream.replies import LINES, ON_EVERY_API, Answer, Refusal, Reply, Usage, as_json
@@ -216,11 +216,11 @@ class Ollama:
     """Ollama's own API."""
 
     name, path, member = "ollama", CHAT, "messages"
-    in_streams = ("native",)
-    also = ()
+    in_streams: Sequence[str] = ("native",)
+    also: Sequence[str] = ()
     parse = staticmethod(json.loads)
     counted_at, held_by = "", ""
-    refusals: ClassVar[Mapping[str, Refusal]] = {
+    refusals: Mapping[str, Refusal] = {
         "native": lambda _, sent, limit: _refuses(json.dumps(native_refusal(sent, limit))),
         "no shift": lambda *_: _refuses(NO_SHIFT),
         "cloud": lambda _, sent, limit: _refuses(

@@ -258,12 +258,13 @@ class Responses:
     """OpenAI's newer API."""
 
     name, path, member = "responses", "/v1/responses", "input"
-    refusals = REFUSALS
-    in_streams = ("openai", *IN_STREAM)
-    also = ("/v1/responses/compact",)
+    refusals: Mapping[str, Refusal] = REFUSALS
+    in_streams: Sequence[str] = ("openai", *IN_STREAM)
+    also: Sequence[str] = ("/v1/responses/compact",)
     parse = staticmethod(json.loads)
     counted_at, held_by = "/v1/responses/input_tokens", "previous_response_id"
-    items, count, tools, last_user = map(staticmethod, (items_of, counted, tools_of, last_user))
+    items, count = staticmethod(items_of), staticmethod(counted)
+    tools, last_user = staticmethod(tools_of), staticmethod(last_user)
     answered = staticmethod(answered)
 
     def complaints(self, body: dict[str, Any], issued: Sequence[Sequence[Any]] = ()) -> Sequence[str]:

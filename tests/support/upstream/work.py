@@ -8,8 +8,8 @@ from proxy.demo import MODEL, Policy
 from support.upstream.chat_answers import CREATED, LISTED
 from support.upstream.mind import scripted
 from support.upstream.model import ScriptedModel
-from support.upstream.replies import Answer, Call, calls_of, next_reply, steps_done
-from support.upstream.script import Over, Reply, Rule, Says, Sent, valid
+from support.upstream.replies import Answer, Call, Reply, calls_of, next_reply, steps_done
+from support.upstream.script import Over, Rule, Says, Sent, valid
 
 
 def working(steps: int = 8) -> Says:
