@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePath
@@ -27,7 +27,7 @@ from starlette.types import ASGIApp
 
 from proxy.app import create_app
 from proxy.config import Settings
-from proxy.demo.incident import Incident, detective, make_incident
+from proxy.demo.incident import Incident, make_incident, next_reply
 from proxy.demo.model_server import MODEL, create_model_server, prompt_tokens, tool_tokens
 
 MAX_MATCHES: Final = 200
@@ -59,8 +59,7 @@ class Toolbox:
                 matches = [line for line in self._lines(given["path"]) if given["pattern"] in line]
                 return _headed(f"{given['pattern']!r} in {given['path']}", matches[:MAX_MATCHES])
             case "run_tests":
-                output = self.incident.test_output[given["service"]]
-                return _headed(f"tests of {given['service']}", output.splitlines())
+                return _headed(f"tests of {given['service']}", self.incident.test_output[given["service"]].splitlines())
             case _:
                 return f"error: there is no tool {name}"
 
@@ -239,23 +238,22 @@ class Contest:
     """Its base URL, which ends in `/v1`."""
 
 
-Report = Callable[[str, Turn], None]
-"""Called after each turn: ("direct" or "proxy", the turn)."""
-
-
 @contextmanager
-def hold_contest(brief: Brief, report: Report) -> Iterator[Contest]:
-    """Start both servers and let the agent work twice; the servers run until the block ends. Raises CannotStart."""
+def hold_contest(brief: Brief, report: Callable[[str, Turn], None]) -> Iterator[Contest]:
+    """Start both servers and let the agent work twice; the servers run until the block ends. `report` gets "direct" or
+    "proxy" and each turn. Raises CannotStart."""
     incident = make_incident(brief.turns - TURNS_BESIDE_HOPS, brief.seed)
-    model = create_model_server(brief.window_tokens, detective)
-    with ExitStack() as stopped_at_the_end:
-        enter = stopped_at_the_end.enter_context
-        folder = Path(enter(tempfile.TemporaryDirectory(prefix="context-proxy-demo-")))
-        model_url = enter(_serving("the model server", model))
-        proxy_url = enter(proxy_in_front_of(model_url, brief.window_tokens, folder, brief.port))
-        toolbox, answer = Toolbox(incident, folder), str(incident.answer)
+    model = create_model_server(brief.window_tokens, partial(next_reply, incident))
+    with (
+        tempfile.TemporaryDirectory(prefix="context-proxy-demo-") as name,
+        _serving("the model server", model) as model_url,
+        proxy_in_front_of(model_url, brief.window_tokens, Path(name), brief.port) as proxy_url,
+    ):
+        toolbox = Toolbox(incident, Path(name))
         direct, proxied = (
-            Run(investigate(url, incident.task, toolbox, PATIENCE * brief.turns, partial(report, side)), answer)
+            Run(
+                investigate(url, incident.task, toolbox, PATIENCE * brief.turns, partial(report, side)), incident.answer
+            )
             for side, url in (("direct", model_url), ("proxy", proxy_url))
         )
         yield Contest(brief, direct, proxied, proxy_url)

@@ -1,20 +1,22 @@
-"""A made-up incident: a shop whose checkout fails behind its gateway.
+"""A made-up incident: a shop whose checkout fails behind its gateway, and the script of a model that finds out why.
 
 Rule: everything follows from the seed and the number of services, so two runs read the same bytes. Each fact that the
 answer needs is in one line among many similar ones. No line has an absolute path or an address, so one in a tool result
-comes from whatever shortened it. The model knows neither the incident nor the proxy: it repeats its notes in each turn,
-follows the newest it can see, looks up a fact that is missing (first where a hint in the result points, then with its
-own tools), and gives up if both fail. A request that was cut too hard shows as a longer way or a wrong end.
+comes from whatever shortened it. The model goes on with its script only where the messages that reach it show the fact
+that the step was for. Otherwise it looks that up, first where a hint in the result points, then with its own tools, and
+gives up if both fail: a request that was cut too hard shows as a longer way or a wrong end. Its place in the script is
+in the notes that it repeats in each turn.
 """
 
 from __future__ import annotations
 
-import itertools
+import datetime
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile, zip_longest
 from random import Random
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final
 
 ChatMessage = Mapping[str, Any]
 """One message of a chat request, as decoded from JSON."""
@@ -59,7 +61,7 @@ def last_user_text(messages: Sequence[ChatMessage]) -> str:
 
 def newest_results(messages: Sequence[ChatMessage]) -> str:
     """The tool results since the model last spoke, joined."""
-    newest = itertools.takewhile(lambda message: message.get("role") != "assistant", reversed(messages))
+    newest = takewhile(lambda message: message.get("role") != "assistant", reversed(messages))
     return "\n".join(reversed([text_of(message) for message in newest if message.get("role") == "tool"]))
 
 
@@ -99,8 +101,7 @@ def moment(second_of_day: float) -> str:
     >>> moment(50531.25)
     '14:02:11.250'
     """
-    whole = int(second_of_day)
-    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}.{int(second_of_day % 1 * 1000):03}"
+    return f"{datetime.datetime.min + datetime.timedelta(seconds=second_of_day):%H:%M:%S.%f}"[:-3]
 
 
 def decoy_line(random: Random, service: str) -> str:
@@ -131,6 +132,7 @@ def source_line(random: Random, service: str) -> str:
 
 
 ENTRY: Final = "gateway"
+DEPLOYS: Final = "logs/deploys.log"
 _NAMES: Final = (
     "cart", "pricing", "stock", "coupons", "shipping", "tax", "orders", "wallet", "payments", "ledger",
     "fraud", "invoices", "mailer", "loyalty", "returns", "search", "catalog", "media", "reviews", "profile",
@@ -142,38 +144,39 @@ _BUSY_EVERY: Final = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Solution of an investigation."""
+class Step:
+    """One step of the script."""
 
-    service: str
-    setting: str
-    value: str
-    deploy: str
+    text: str
+    notes: Mapping[str, str]
+    """What is asked, and what is known by then; the step is recognised by them."""
+    calls: tuple[Call, ...]
+    facts: Sequence[str] = ()
+    """What the results of its calls have to show before the next step."""
+    search: str = ""
+    """What to search for if they do not."""
 
-    def __str__(self) -> str:
-        return f"service={self.service} setting={self.setting} value={self.value} deploy={self.deploy}"
+
+_START: Final = Step(
+    "I start with what there is and what was deployed today.",
+    {"asking": "start", "hops": "0"},
+    (Call("list_files", {}), Call("read_file", {"path": DEPLOYS})),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """The world that the agent's tools see."""
+    """The world that the agent's tools see, and the script of its model."""
 
-    trace: str
+    task: str
+    """The user's message."""
     files: Mapping[str, str]
     """Path → text, for logs and sources."""
     test_output: Mapping[str, str]
     """Service → the output of its test run."""
-    answer: Answer
-
-    @property
-    def task(self) -> str:
-        """The user's message."""
-        return (
-            f"The checkout with trace={self.trace} failed today. Find out why. Read logs/deploys.log for what changed, "
-            f"then follow the trace from logs/{ENTRY}.log from service to service to the one where it failed; find "
-            "the setting behind it in the source, its value by running that service's tests, and the deploy behind "
-            "it: the service's last one before the failure. Answer with: service=… setting=… value=… deploy=…"
-        )
+    steps: Sequence[Step]
+    """Of the model, from its first turn to the last before its answer."""
+    answer: str
 
 
 def make_incident(services: int, seed: int = 1) -> Incident:
@@ -182,49 +185,80 @@ def make_incident(services: int, seed: int = 1) -> Incident:
     trace = f"{random.getrandbits(32):08x}"
     trail = (ENTRY, *random.sample(_NAMES, services - 1))
     failing, failed_line = trail[-1], random.randint(180, 220)
-    setting = f"{failing}.retry.attempts"
-    deploys, deploy = _deploys(random, trail, failing)
-    files = {"logs/deploys.log": deploys}
-    for index, service in enumerate(trail):
-        after = trail[index + 1] if index + 1 < services else None
-        details = (
-            f"handed on to={after}"
-            if after
-            else f"gave up after 0 attempts in src/{service}/limits.py line {failed_line}"
-        )
+    source, setting = f"src/{failing}/limits.py", f"{failing}.retry.attempts"
+    listed, deploys, guilty = _deploys(random, trail, failing)
+    files, steps = {DEPLOYS: listed}, [_START]
+    for index, (service, after) in enumerate(zip_longest(trail, trail[1:])):
+        details = f"handed on to={after}" if after else f"gave up after 0 attempts in {source} line {failed_line}"
         busy = index % _BUSY_EVERY == _BUSY_EVERY - 1
         lines = random.randint(380, 420) if busy else random.randint(60, 170)
-        files[f"logs/{service}.log"] = _log(
-            random, service, f"trace={trace} {details}", lines, "INFO " if after else "ERROR"
-        )
-    files[f"src/{failing}/limits.py"] = _source(random, failing, failed_line, setting)
+        path, fact = f"logs/{service}.log", f"[{service}-2] trace={trace} {details}"
+        files[path] = _log(random, service, f"{'INFO ' if after else 'ERROR'} {fact}", lines)
+        steps.append(_reading(path, {"asking": "hop", "service": service, "hops": str(index)}, fact, f"trace={trace}"))
+    files[source] = _source(random, failing, failed_line, setting)
     value = str(random.randint(-3, 0))
-    return Incident(
-        trace, files, {failing: _tests(random, failing, setting, value)}, Answer(failing, setting, value, deploy)
-    )
+    known = {
+        "service": failing,
+        "hops": str(services),
+        "failed_at": moment(_FAILURE_SECOND),
+        "where": f"{failed_line}@{source}",
+    }
+    read = f'{failed_line}     attempts = settings["{setting}"]'
+    steps += [
+        _reading(source, {"asking": "source", **known}, read, f"{failed_line} "),
+        Step(
+            f"Next: run_tests {failing}.",
+            {"asking": "tests", **known, "setting": setting},
+            (Call("run_tests", {"service": failing}),),
+            [f"{setting} is {value}"],
+            f"{setting} is",
+        ),
+        Step(
+            "I no longer see the whole list of deploys; I search it.",
+            {"asking": "deploy", **known, "setting": setting, "value": value},
+            (Call("grep", {"pattern": f"service={failing} ", "path": DEPLOYS}),),
+            deploys,
+            f"service={failing} ",
+        ),
+    ]
+    tests = {failing: _tests(random, failing, setting, value)}
+    answer = f"service={failing} setting={setting} value={value} deploy={guilty}"
+    return Incident(_TASK.format(trace=trace, deploys=DEPLOYS, entry=ENTRY), files, tests, steps, answer)
 
 
+def _reading(path: str, notes: Mapping[str, str], fact: str, search: str) -> Step:
+    return Step(f"Next: read_file {path}.", notes, (Call("read_file", {"path": path}),), [fact], search)
+
+
+_TASK: Final = (
+    "The checkout with trace={trace} failed today. Find out why. Read {deploys} for what changed, then follow the "
+    "trace from logs/{entry}.log from service to service to the one where it failed; find the setting behind it in the "
+    "source, its value by running that service's tests, and the deploy behind it: the service's last one before the "
+    "failure. Answer with: service=… setting=… value=… deploy=…"
+)
 _FAILURE_SECOND: Final = 14 * 3600 + 2 * 60 + 11
 """14:02:11, when the trace enters; deploys before and after it tell cause from coincidence."""
 
 
-def _log(random: Random, service: str, fact: str, lines: int, level: str) -> str:
-    """Lines in time order; the fact is in the middle half, which head and tail do not reach."""
+def _log(random: Random, service: str, line: str, lines: int) -> str:
+    """Lines in time order; the one with the fact is in the middle half, which head and tail do not reach."""
     at = random.randint(lines // 4, 3 * lines // 4)
-    said = [f"{level} [{service}-2] {fact}" if row == at else decoy_line(random, service) for row in range(lines)]
+    said = [line if row == at else decoy_line(random, service) for row in range(lines)]
     times = [moment(_FAILURE_SECOND + (row - at) / 7) for row in range(lines)]
     return "\n".join(map("{} {}".format, times, said)) + "\n"
 
 
-def _deploys(random: Random, trail: tuple[str, ...], failing: str) -> tuple[str, str]:
-    """The day's deploys and the name of the guilty one: the failing service's last before the failure."""
+def _deploys(random: Random, trail: tuple[str, ...], failing: str) -> tuple[str, Sequence[str], str]:
+    """The day's deploys, of these the failing service's, and the name of the guilty one: its last before the
+    failure."""
     others = [name for name in (*trail, *_NAMES) if name != failing]
     rows = [(random.randint(6 * 3600, 18 * 3600), random.choice(others)) for _ in range(70)]
     guilty_at = _FAILURE_SECOND - random.randint(300, 1500)
     rows += [(guilty_at - 9000, failing), (guilty_at, failing), (_FAILURE_SECOND + 2400, failing)]
     rows.sort()
     lines = [deploy_line(random, at, service, f"d-{5500 + index}") for index, (at, service) in enumerate(rows)]
-    return "\n".join(lines) + "\n", f"d-{5500 + rows.index((guilty_at, failing))}"
+    own = [line for line, (_, service) in zip(lines, rows, strict=True) if service == failing]
+    return "\n".join(lines) + "\n", own, f"d-{5500 + rows.index((guilty_at, failing))}"
 
 
 def _source(random: Random, service: str, line: int, setting: str) -> str:
@@ -248,139 +282,42 @@ def _tests(random: Random, service: str, setting: str, value: str) -> str:
 
 
 NOTES: Final = "Notes: "
-_TASK: Final = re.compile(r"trace=(\w+) failed .*?from logs/(\w+)\.log", re.DOTALL)
 _HINT: Final = re.compile(r"(?<![\w:/.])/[\w.~%@+-]+(?:/[\w.~%@+=-]+)+\w")
 """An absolute path: no tool here prints one of its own, so whatever shortened the result put it there."""
-_DEPLOY: Final = re.compile(r"([\d:.]+) deploy=(\S+) service=(\S+) ")
 
 
-Notes: TypeAlias = Mapping[str, str]
-_NO_NOTES: Final[Notes] = {
-    "asking": "start",  # the current question: start, hop, source, tests, deploy
-    "looked": "whole",  # its last look: at the whole, where a hint pointed (hint), or with its own grep (narrow)
-    "service": "",
-    "hops": "0",
-    "failed_at": "",
-    "where": "",  # line and file that gave up: 212@src/ledger/limits.py
-    "setting": "",
-    "value": "",
-}
-"""Its knowledge, as written at the end of each of its messages."""
-
-
-class Question(NamedTuple):
-    """One thing to find out; names in braces are filled in from what is known."""
-
-    tool: str
-    argument: str
-    about: str
-    """The value of the argument."""
-    wanted: str
-    """The pattern of the line that contains it. Its groups are noted by their names."""
-    search: str
-    """What to search for if the line cannot be seen."""
-    then: str
-    """The next question."""
-
-
-_QUESTIONS: Final = {
-    "hop": Question(
-        "read_file",
-        "path",
-        "logs/{service}.log",
-        # Of this service only: facts about others may be those that it has already followed.
-        r"(?P<failed_at>[\d:.]+) \S+ +\[{service}-\S+\] trace={trace} "
-        r"(?:handed on to=(?P<service>\w+)|gave up .* in (?P<path>\S+) line (?P<line>\d+))",
-        "trace={trace}",
-        "source",
-    ),
-    "source": Question(
-        "read_file", "path", "{path}", r'(?m)^ *{line} .*settings\["(?P<setting>[\w.]+)"\]', "{line} ", "tests"
-    ),
-    "tests": Question("run_tests", "service", "{service}", r"{setting} is (?P<value>-?\d+)", "{setting} is", "deploy"),
-}
-
-
-def detective(messages: Sequence[ChatMessage]) -> Reply:
-    """The next turn of the investigation."""
-    task = _TASK.search(last_user_text(messages))
-    if task is None:
+def next_reply(incident: Incident, messages: Sequence[ChatMessage]) -> Reply:
+    """The next step of the script, or another look for what the last one had to show."""
+    if incident.task not in last_user_text(messages):
         return Reply("I see no task: which trace failed, and where does it start?")
-    trace, entry = task.groups()
-    written = newest_note(messages, NOTES)
-    if not written:
-        reading = Call("read_file", {"path": "logs/deploys.log"})
-        opening = "I start with what there is and what was deployed today."
-        return _turn(opening, _NO_NOTES, Call("list_files", {}), reading)
-    notes = {**_NO_NOTES, **{name: value for name, _, value in (one.partition("=") for one in written.split("; "))}}
-    if notes["asking"] == "start":
-        notes |= {"asking": "hop", "service": entry}
-    elif notes["asking"] in _QUESTIONS:
-        question, seen = _question(notes, trace), newest_results(messages)
-        found = re.search(question.wanted, seen)
-        if found is None:
-            return _look_closer(notes, question, seen)
-        notes |= _learned(notes, question, found)
-    if notes["asking"] == "deploy":
-        return _name_the_deploy(notes, messages)
-    question = _question(notes, trace)
-    return _turn(
-        f"Next: {question.tool} {question.about}.", notes, Call(question.tool, {question.argument: question.about})
-    )
+    notes = dict(re.findall(r"(\w+)=([^;]+)", newest_note(messages, NOTES)))
+    looked = notes.pop("looked", "")
+    last = next((one for one in incident.steps if one.notes == notes), None)
+    if last is None:
+        return _turn(_START, "whole", _START.text, *_START.calls)
+    shown = "\n".join(text_of(message) for message in messages if message.get("role") == "tool")
+    ahead = incident.steps[incident.steps.index(last) :]
+    step = next((one for one in ahead if not all(fact in shown for fact in one.facts)), None)
+    if step is None:
+        return Reply(f"After {notes['hops']} services: {incident.answer}")
+    if step is last:
+        return _look_closer(step, looked, newest_results(messages))
+    return _turn(step, "whole", step.text, *step.calls)
 
 
-def _question(notes: Notes, trace: str) -> Question:
-    line, _, path = notes["where"].partition("@")
-    known = {**notes, "trace": trace, "line": line, "path": path}
-    return Question(*(text.format_map(known) for text in _QUESTIONS[notes["asking"]]))
+def _look_closer(step: Step, looked: str, shown: str) -> Reply:
+    hint, path = _HINT.search(shown), step.calls[-1].arguments.get("path")
+    if hint and looked == "whole":
+        search = Call("grep", {"pattern": step.search, "path": hint[0]})
+        return _turn(step, "hint", "What I need is not in the part I see; the whole was kept.", search)
+    if path and looked != "narrow":
+        search = Call("grep", {"pattern": step.search, "path": path})
+        return _turn(step, "narrow", "What I need is not there; I search for it.", search)
+    service, asking = step.notes["service"], step.notes["asking"]
+    return Reply(f"I lost the trail at {service}: the {asking} result does not hold what I need.")
 
 
-def _learned(notes: Notes, question: Question, found: re.Match[str]) -> Notes:
-    """What a line says, and the next question."""
-    said = found.groupdict()
-    if notes["asking"] != "hop":
-        return {"asking": question.then, "looked": "whole", **said}
-    hop = {"hops": str(int(notes["hops"]) + 1), "looked": "whole"}
-    if said["service"]:
-        return {**hop, "service": said["service"]}
-    return {**hop, "asking": question.then, "failed_at": said["failed_at"], "where": f"{said['line']}@{said['path']}"}
-
-
-def _look_closer(notes: Notes, question: Question, seen: str) -> Reply:
-    hint = _HINT.search(seen)
-    if hint and notes["looked"] == "whole":
-        search = Call("grep", {"pattern": question.search, "path": hint[0]})
-        return _turn("What I need is not in the part I see; the whole was kept.", {**notes, "looked": "hint"}, search)
-    if question.tool == "read_file" and notes["looked"] != "narrow":
-        search = Call("grep", {"pattern": question.search, "path": question.about})
-        return _turn("What I need is not there; I search for it.", {**notes, "looked": "narrow"}, search)
-    return Reply(f"I lost the trail at {notes['service']}: the {notes['asking']} result does not hold what I need.")
-
-
-def _name_the_deploy(notes: Notes, messages: Sequence[ChatMessage]) -> Reply:
-    """The list was read in the first turn; by now it may be shortened or gone."""
-    service = notes["service"]
-    listed = next(_complete_deploys(messages, service), None)
-    if listed is not None:
-        before = [name for when, name in listed if when < notes["failed_at"]]
-        if not before:
-            return Reply(f"I found no deploy of {service} before {notes['failed_at']}.")
-        return Reply(f"After {notes['hops']} services: {Answer(service, notes['setting'], notes['value'], before[-1])}")
-    if notes["looked"] == "narrow":
-        return Reply(f"I lost the trail at {service}: the list of deploys cannot be seen.")
-    search = Call("grep", {"pattern": f"service={service} ", "path": "logs/deploys.log"})
-    return _turn("I no longer see the whole list of deploys; I search it.", {**notes, "looked": "narrow"}, search)
-
-
-def _complete_deploys(messages: Sequence[ChatMessage], service: str) -> Iterator[list[tuple[str, str]]]:
-    """The service's deploys, (time, name), from every result that has all the lines its head promises."""
-    for message in messages:
-        head, _, rest = text_of(message).partition("\n")
-        promised = re.fullmatch(r"# .*logs/deploys\.log: (\d+) lines", head)
-        rows = _DEPLOY.findall(rest)
-        if message.get("role") == "tool" and promised and len(rows) == int(promised[1]):
-            yield [(when, name) for when, name, of in rows if of == service]
-
-
-def _turn(text: str, notes: Notes, *calls: Call) -> Reply:
-    return Reply(f"{text}\n{NOTES}{'; '.join(f'{name}={value}' for name, value in notes.items() if value)}", calls)
+def _turn(step: Step, looked: str, text: str, *calls: Call) -> Reply:
+    """`looked`: at the whole, where a hint pointed (hint), or with its own grep (narrow)."""
+    notes = {"asking": step.notes["asking"], "looked": looked, **step.notes}
+    return Reply(f"{text}\n{NOTES}{'; '.join(map('='.join, notes.items()))}", calls)

@@ -111,5 +111,9 @@ def _too_long(message_tokens: int, tool_tokens: int, window_tokens: int) -> Mapp
         f"{message_tokens + tool_tokens} tokens{split}. "
         f"Please reduce the length of the messages{' or functions' if tool_tokens else ''}."
     )
-    kind = {"type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded"}
-    return {"message": message, **kind}
+    return {
+        "message": message,
+        "type": "invalid_request_error",
+        "param": "messages",
+        "code": "context_length_exceeded",
+    }

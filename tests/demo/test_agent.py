@@ -1,6 +1,7 @@
 import json
 import re
 import socket
+from functools import partial
 
 import httpx
 import pytest
@@ -13,9 +14,9 @@ from proxy.demo import (
     CannotStart,
     Toolbox,
     create_model_server,
-    detective,
     investigate,
     make_incident,
+    next_reply,
     proxy_in_front_of,
 )
 from tools.ports import held_port
@@ -23,7 +24,7 @@ from tools.ports import held_port
 
 def work(window_tokens, folder):
     incident = make_incident(8)
-    with serving(create_model_server(window_tokens, detective)) as url:
+    with serving(create_model_server(window_tokens, partial(next_reply, incident))) as url:
         return investigate(url, incident.task, Toolbox(incident, folder), 40, lambda _: None)
 
 

@@ -1,10 +1,11 @@
 import json
+import re
 from typing import Any
 
 import pytest
 from support.demo_front import shortened
 
-from proxy.demo import SYSTEM, Call, Toolbox, detective, make_incident
+from proxy.demo import SYSTEM, Call, Toolbox, make_incident, next_reply
 
 
 def test_the_same_seed_makes_the_same_incident_and_another_seed_another():
@@ -14,13 +15,22 @@ def test_the_same_seed_makes_the_same_incident_and_another_seed_another():
 
 def test_each_hop_is_in_one_line_away_from_both_ends():
     incident = make_incident(26)
-    holding = {path: text for path, text in incident.files.items() if f"trace={incident.trace}" in text}
+    holding = {path: text for path, text in incident.files.items() if f"trace={trace_of(incident)}" in text}
     assert len(holding) == 26
     for text in holding.values():
-        at = [index for index, line in enumerate(text.splitlines()) if incident.trace in line]
+        at = [index for index, line in enumerate(text.splitlines()) if trace_of(incident) in line]
         total = len(text.splitlines())
         assert len(at) == 1
         assert total // 4 <= at[0] <= 3 * total // 4
+
+
+def trace_of(incident):
+    (trace,) = re.findall(r"trace=(\w+)", incident.task)
+    return trace
+
+
+def failing(incident):
+    return incident.answer.split()[0].removeprefix("service=")
 
 
 Messages = list[dict[str, Any]]
@@ -32,7 +42,7 @@ def work(incident, folder, shown, most=60):
     messages: Messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": incident.task}]
     turns: list[list[Call] | str] = []
     for _ in range(most):
-        reply = detective(shown(messages))
+        reply = next_reply(incident, shown(messages))
         if not reply.calls:
             return [*turns, reply.text]
         turns.append(list(reply.calls))
@@ -71,7 +81,7 @@ def test_a_test_output_that_is_cut_without_a_hint_ends_in_a_lost_trail(tmp_path)
     incident = make_incident(9, 3)
     last = work(incident, tmp_path, without_hint)[-1]
     assert isinstance(last, str)
-    assert last.startswith(f"I lost the trail at {incident.answer.service}: the tests result")
+    assert last.startswith(f"I lost the trail at {failing(incident)}: the tests result")
 
 
 def test_a_hint_to_nowhere_is_followed_once(tmp_path):
@@ -87,7 +97,7 @@ def test_a_hint_to_nowhere_is_followed_once(tmp_path):
     turns = work(incident, tmp_path, dead_hint)
     assert isinstance(turns[-1], str)
     assert turns[-1].startswith("I lost the trail")
-    log = {"pattern": f"trace={incident.trace}", "path": "logs/gateway.log"}
+    log = {"pattern": f"trace={trace_of(incident)}", "path": "logs/gateway.log"}
     hinted = {**log, "path": f"{tmp_path}/gone/tool_x.txt"}
     assert turns[1:4] == [
         [Call("read_file", {"path": "logs/gateway.log"})],
@@ -100,7 +110,7 @@ def test_old_exchanges_may_be_gone(tmp_path):
     incident = make_incident(20, 5)
     turns = work(incident, tmp_path, lambda messages: messages[:2] + messages[2:][-3:])
     assert turns[-1] == f"After 20 services: {incident.answer}"
-    assert turns[-2] == [Call("grep", {"pattern": f"service={incident.answer.service} ", "path": "logs/deploys.log"})]
+    assert turns[-2] == [Call("grep", {"pattern": f"service={failing(incident)} ", "path": "logs/deploys.log"})]
 
 
 def test_who_loses_its_own_words_starts_again_and_again(tmp_path):
@@ -128,4 +138,4 @@ def test_a_shortened_list_of_deploys_is_not_taken_for_the_whole(tmp_path):
 
 
 def test_without_a_task_it_says_so():
-    assert detective([{"role": "user", "content": "hello"}]).text.startswith("I see no task")
+    assert next_reply(make_incident(2), [{"role": "user", "content": "hello"}]).text.startswith("I see no task")
