@@ -69,7 +69,7 @@ async def admitted(request: Request, services: Serving) -> AsyncIterator[_Asked]
     request_id = request_id_of(request.scope["headers"]).decode()
     write_lines_for(request_id)
     assert services.by_hash is not None, "else the path is the upstream's"
-    tenant, share = services.tenants.tenant_of(request.scope["headers"]).hex(), services.workload.share()
+    tenant, share = services.tenants.tenant_of(request.scope["headers"]).hex(), Share(services.workload)
     try:
         yield _Asked(request, services, services.by_hash, tenant, request_id, share)
     except Exception as error:

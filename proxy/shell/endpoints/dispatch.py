@@ -36,7 +36,7 @@ from proxy.shell.relay import (
     asks_for_models,
     models_of,
 )
-from proxy.shell.resources import Kept, UnderWay, logger, write_lines_for
+from proxy.shell.resources import Kept, Share, UnderWay, logger, write_lines_for
 from proxy.shell.telemetry import RequestRecord
 from proxy.shell.upstream import Headers, UpstreamResponse, WholePath, header
 from proxy.wire import DEFAULT, WIRES, PathMatch, Wire, match_path, strange_prefix, wire_beside, wire_over
@@ -109,7 +109,7 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
     record.api = wire.api
     sender = ResponseSender(send, request_id, wire, record.headers)
     served: Served | None = None
-    share = services.workload.share()
+    share = Share(services.workload)
     kept = Kept(services.room, share, record.request_id)
     most_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
     UnderWay.count += 1

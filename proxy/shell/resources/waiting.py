@@ -7,11 +7,11 @@ and it is still too much, the longest waiting is let go: it can no longer be sen
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import math
 import operator
 import pickle
-import zlib
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -32,8 +32,6 @@ _BETWEEN_BYTES: Final = 1024
 """Between two messages of a body stand a comma and blanks."""
 
 _Contents: TypeAlias = list[object]
-_Packed: TypeAlias = tuple[bytes, bytes]
-"""The body, and everything else."""
 
 
 class Part(Protocol):
@@ -65,41 +63,31 @@ class WaitingRoom:
         """`on_lost` is called for each request that cannot be sent again."""
         self._max_bytes = max_bytes
         self._on_lost = on_lost
-        self._plain: dict[Kept, int] = {}
+        self.held: dict[Kept, int] = {}
         """The memory of those that wait, the longest waiting first."""
-        self._packed: dict[Kept, int] = {}
-        self._memory_bytes = 0
         self._packing: asyncio.Task[None] | None = None
         """Compresses one; the room's own, because whoever makes room may leave at any time."""
 
     @property
     def waiting(self) -> Waiting:
         """How much waits now."""
-        return Waiting(len(self._plain) + len(self._packed), len(self._packed), self._memory_bytes)
-
-    def keep(self, kept: Kept, held_bytes: int, *, is_packed: bool = False) -> None:
-        """Count it as waiting from now on; repeated calls count the last."""
-        self.let_go(kept)
-        (self._packed if is_packed else self._plain)[kept] = held_bytes
-        self._memory_bytes += held_bytes
-
-    def let_go(self, kept: Kept) -> None:
-        """Stop counting it as waiting; repeated calls do no harm."""
-        self._memory_bytes -= self._plain.pop(kept, 0) + self._packed.pop(kept, 0)
+        return Waiting(len(self.held), sum(one.is_away for one in self.held), sum(self.held.values()))
 
     async def make_room(self) -> None:
         """Compress what is too much, one request at a time; let go of what is still too much."""
-        while self._memory_bytes > self._max_bytes:  # all hold their share of the workload until there is room
+        while sum(self.held.values()) > self._max_bytes:  # all hold their share of the workload until there is room
             if self._packing is None or self._packing.done():
-                if not self._plain:
-                    next(iter(self._packed)).lose("too much is waiting")
+                plain = next((one for one in self.held if not one.is_away), None)
+                if plain is None:
+                    self.lose(next(iter(self.held)), "too much is waiting")
                     continue
-                self._packing = next(iter(self._plain)).pack()
+                self._packing = plain.pack()
             await asyncio.shield(self._packing)
 
-    def note_lost(self, kept: Kept, problem: str) -> None:
-        """Count and log a request that cannot be sent again."""
-        self.let_go(kept)
+    def lose(self, kept: Kept, problem: str) -> None:
+        """Let go of a request whose contents are compressed; count and log that it cannot be sent again."""
+        self.held.pop(kept, None)
+        kept.packed = None
         self._on_lost()
         logger().warning("waiting_request_lost", request_id=kept.request_id, problem=problem)
 
@@ -115,11 +103,10 @@ class Kept(Struct, eq=False):
     """Keyed by identity."""
     _packing: asyncio.Task[None] | None = None
     """Compresses it."""
-    _packed: _Packed | None = None
+    packed: bytes | None = None
     is_away: bool = False
     """Whether the parts are without their contents."""
     _worked_bytes: int = 0
-    _is_waiting: bool = False
     _is_large: bool = False
     """Whether it has ever been accounted."""
     _is_over: bool = False
@@ -132,16 +119,15 @@ class Kept(Struct, eq=False):
         """The request is on its way: it takes no more of the workload, and may be compressed."""
         held_bytes = sum(map(_HELD_BYTES, self._parts.values()))
         if held_bytes > SMALL_BYTES and not self.is_away and not self._is_over:
-            self._is_waiting = self._is_large = True
-            self._room.keep(self, held_bytes)
+            self._is_large = True
+            self._room.held[self] = held_bytes
             await self._room.make_room()
         self._worked_bytes = self._share.held_bytes or self._worked_bytes
         self._share.release()
 
     def wake(self) -> None:
         """Stop compressing it."""
-        self._is_waiting = False
-        self._room.let_go(self)
+        self._room.held.pop(self, None)
 
     async def back(self) -> bool:
         """Have the contents again, once there is room in the workload; False if they are lost."""
@@ -152,7 +138,7 @@ class Kept(Struct, eq=False):
             await asyncio.shield(self._packing)
         if not self.is_away:
             return True
-        packed, self._packed = self._packed, None
+        packed, self.packed = self.packed, None
         if packed is None:
             return False
         contents = await asyncio.to_thread(_unpacked, packed)
@@ -171,12 +157,11 @@ class Kept(Struct, eq=False):
     def close(self) -> None:
         """The request is over."""
         self._is_over = True
-        self._packed = None
+        self.packed = None
         self.wake()
 
     def pack(self) -> asyncio.Task[None]:
         """Compress the contents."""
-        self._room.let_go(self)
         self._packing = asyncio.create_task(self._pack(self._take_out()))
         return self._packing
 
@@ -184,17 +169,12 @@ class Kept(Struct, eq=False):
         try:
             packed = await asyncio.to_thread(_packed, contents)
         except Exception as error:
-            self._room.note_lost(self, type(error).__name__)  # whose text may quote content
+            self._room.lose(self, type(error).__name__)  # whose text may quote content
             return
         if not self._is_over:
-            self._packed = packed
-        if self._is_waiting:
-            self._room.keep(self, sum(map(len, packed)), is_packed=True)
-
-    def lose(self, problem: str) -> None:
-        """Let go of the compressed contents: others need the room."""
-        self._packed = None
-        self._room.note_lost(self, problem)
+            self.packed = packed
+        if self in self._room.held:
+            self._room.held[self] = len(packed)
 
     def _take_out(self) -> _Contents:
         self.is_away = True
@@ -204,7 +184,7 @@ class Kept(Struct, eq=False):
 class _Pickler(pickle.Pickler):
     """Writes the body once: the bytes of its messages are written as their place there."""
 
-    def __init__(self, file: _Compressed, body: bytes) -> None:
+    def __init__(self, file: gzip.GzipFile, body: bytes) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
         self._body = body
         self._end = 0
@@ -225,7 +205,7 @@ class _Pickler(pickle.Pickler):
 class _Unpickler(pickle.Unpickler):
     """Reads what `_Pickler` has written."""
 
-    def __init__(self, file: io.BytesIO, body: bytes) -> None:
+    def __init__(self, file: gzip.GzipFile, body: bytes) -> None:
         super().__init__(file)
         self._body = body
 
@@ -235,30 +215,16 @@ class _Unpickler(pickle.Unpickler):
         return self._body[start:end]
 
 
-class _Compressed:
-    """A file that compresses what is written, piece by piece: the whole is never in memory beside it."""
-
-    def __init__(self) -> None:
-        self._compressor = zlib.compressobj(_LEVEL)
-        self._pieces: list[bytes] = []
-
-    def write(self, piece: bytes) -> None:
-        """Compress the next piece."""
-        self._pieces.append(self._compressor.compress(piece))
-
-    def content(self) -> bytes:
-        """All of it, compressed."""
-        return b"".join([*self._pieces, self._compressor.flush()])
-
-
-def _packed(contents: _Contents) -> _Packed:
+def _packed(contents: _Contents) -> bytes:
     body = max((one for one in contents if isinstance(one, bytes)), key=len, default=b"")
-    file = _Compressed()
-    _Pickler(file, body).dump(contents)
-    return zlib.compress(body, _LEVEL), file.content()
+    packed = io.BytesIO()
+    with gzip.open(packed, "wb", _LEVEL) as file:  # written piece by piece: the whole is never in memory beside it
+        pickle.dump(body, file, pickle.HIGHEST_PROTOCOL)
+        _Pickler(file, body).dump(contents)
+    return packed.getvalue()
 
 
-def _unpacked(packed: _Packed) -> _Contents:
-    body, contents = map(zlib.decompress, packed)
-    found: _Contents = _Unpickler(io.BytesIO(contents), body).load()
-    return found
+def _unpacked(packed: bytes) -> _Contents:
+    with gzip.open(io.BytesIO(packed)) as file:
+        contents: _Contents = _Unpickler(file, pickle.load(file)).load()  # noqa: S301 - our own
+    return contents

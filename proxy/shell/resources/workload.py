@@ -51,12 +51,12 @@ class Workload:
     """A semaphore of bytes: the bodies that are being read, planned and sent."""
 
     def __init__(self, max_bytes: int = MAX_BYTES, small_bytes: int = SMALL_BYTES) -> None:
-        self._max_bytes = max_bytes
-        self._small_bytes = small_bytes
-        self._held_bytes = 0
-        self._favoured: Share | None = None
+        self.max_bytes = max_bytes
+        self.small_bytes = small_bytes
+        self.held_bytes = 0
+        self.favoured: Share | None = None
         """The one that proceeds although it is too much: otherwise many half-read bodies would wait for each other."""
-        self._released = asyncio.Event()
+        self.released = asyncio.Event()
         self.queued = 0
         """Requests that wait for room."""
         self.done_bytes = 0
@@ -67,44 +67,11 @@ class Workload:
         """A line about the queue for the operator; None if it is empty."""
         if not self.queued:
             return None
-        return f"{self.queued} requests wait for room: {self._held_bytes:,} bytes are being read and planned"
-
-    def share(self) -> Share:
-        """The share of one request, to be released at its end."""
-        return Share(self)
-
-    async def take(self, share: Share, more_bytes: int) -> None:
-        """Wait until there is room for so many bytes more."""
-        if not self._has_room(share, more_bytes):
-            self.queued += 1
-            try:
-                while not self._has_room(share, more_bytes):
-                    self._released.clear()
-                    await self._released.wait()
-            finally:
-                self.queued -= 1
-        share.held_bytes += more_bytes
-        self._held_bytes += more_bytes
-
-    def release(self, share: Share) -> None:
-        """This request is done, or waits for its response."""
-        self._held_bytes -= share.held_bytes
-        self.done_bytes += share.held_bytes
-        share.held_bytes = 0
-        if self._favoured is share:
-            self._favoured = None
-        self._released.set()
-
-    def _has_room(self, share: Share, more_bytes: int) -> bool:
-        if share.held_bytes + more_bytes <= self._small_bytes or self._held_bytes + more_bytes <= self._max_bytes:
-            return True
-        if self._favoured is None:
-            self._favoured = share
-        return self._favoured is share
+        return f"{self.queued} requests wait for room: {self.held_bytes:,} bytes are being read and planned"
 
 
 class Share(Struct, eq=False):
-    """One request's share of the workload."""
+    """One request's share of the workload, to be released at its end."""
 
     _workload: Workload
     held_bytes: int = 0
@@ -114,7 +81,24 @@ class Share(Struct, eq=False):
 
     async def take(self, more_bytes: int) -> None:
         """Wait until there is room for so many bytes more."""
-        await self._workload.take(self, more_bytes)
+        workload = self._workload
+        if not self._has_room(more_bytes):
+            workload.queued += 1
+            try:
+                while not self._has_room(more_bytes):
+                    workload.released.clear()
+                    await workload.released.wait()
+            finally:
+                workload.queued -= 1
+        self.held_bytes += more_bytes
+        workload.held_bytes += more_bytes
+
+    def _has_room(self, more_bytes: int) -> bool:
+        workload, own_bytes = self._workload, self.held_bytes + more_bytes
+        if own_bytes <= workload.small_bytes or workload.held_bytes + more_bytes <= workload.max_bytes:
+            return True
+        workload.favoured = workload.favoured or self
+        return workload.favoured is self
 
     async def next_message(self, receive: Receive, pause_seconds: float) -> Message:
         """The next piece of the body, once there is room for it: its sender is held up meanwhile. Raises TimeoutError
@@ -134,9 +118,15 @@ class Share(Struct, eq=False):
         return message
 
     def release(self) -> None:
-        """The request is on its way, or over; calling this again does no harm."""
+        """The request waits for its response, or is over; calling this again does no harm."""
+        workload = self._workload
         if self.held_bytes:
-            self._workload.release(self)
+            workload.held_bytes -= self.held_bytes
+            workload.done_bytes += self.held_bytes
+            self.held_bytes = 0
+            if workload.favoured is self:
+                workload.favoured = None
+            workload.released.set()
 
 
 async def give_memory_back(workload: Workload) -> None:

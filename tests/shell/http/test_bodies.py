@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_SECONDS, let_pass
 
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.http import bodies, can_unpack, pieces_of, read_body, unpack
-from proxy.shell.resources import Workload
+from proxy.shell.resources import Share, Workload
 
 PAUSE_SECONDS = 100.0
 """Nothing here takes so long."""
@@ -81,10 +81,10 @@ async def test_a_stream_says_when_it_has_been_taken_and_never_if_it_breaks_off()
 
 async def test_a_client_that_is_held_up_does_not_pause():
     workload = Workload(100, small_bytes=0)
-    others = [workload.share(), workload.share()]
+    others = [Share(workload), Share(workload)]
     for share in others:
         await share.take(100)
-    reading = asyncio.create_task(read_body(request(receiving(b"12", b"34")), 10, 0.01, workload.share()))
+    reading = asyncio.create_task(read_body(request(receiving(b"12", b"34")), 10, 0.01, Share(workload)))
     await asyncio.sleep(0.1)  # many times the pause
     for share in others:
         share.release()

@@ -5,7 +5,7 @@ import threading
 
 from support.waiting import PATIENCE_SECONDS, until
 
-from proxy.shell.resources import Kept, WaitingRoom, Workload
+from proxy.shell.resources import Kept, Share, WaitingRoom, Workload
 from proxy.shell.resources import waiting as module
 
 SMALL = 16 * 1024
@@ -30,7 +30,7 @@ class Text:
 
 
 def kept(room, *parts):
-    found = Kept(room, Workload().share())
+    found = Kept(room, Share(Workload()))
     found.hold(*parts)
     return found
 
@@ -131,7 +131,7 @@ async def test_what_is_dropped_while_it_is_compressed_leaves_nothing_behind(monk
     found.drop()
     thread.may_go_on.set()
     await resting
-    assert (room.waiting, found._packed) == ((0, 0, 0), None)
+    assert (room.waiting, found.packed) == ((0, 0, 0), None)
 
 
 async def test_what_comes_back_while_it_is_compressed_waits_for_that(monkeypatch):
@@ -215,7 +215,7 @@ async def test_what_cannot_be_compressed_is_lost_and_counted():
 
 async def test_a_request_takes_no_workload_while_it_waits_and_its_own_part_when_it_comes_back():
     workload = Workload(100, small_bytes=0)
-    share = workload.share()
+    share = Share(workload)
     await share.take(90)
     found = Kept(WaitingRoom(HALF), share)
     found.hold(Text("x"))

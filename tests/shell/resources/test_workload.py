@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.waiting import PATIENCE_SECONDS, let_pass
 
-from proxy.shell.resources import Workload, give_memory_back, workload
+from proxy.shell.resources import Share, Workload, give_memory_back, workload
 
 SMALL = 64 * 1024
 
@@ -28,7 +28,7 @@ def taking(share, size):
 
 async def test_who_comes_when_it_is_too_much_waits_and_one_of_them_always_proceeds():
     workload = Workload(100, small_bytes=0)
-    first, second, third, fourth = (workload.share() for _ in range(4))
+    first, second, third, fourth = (Share(workload) for _ in range(4))
     await first.take(90)
     waiting = [taking(share, 50) for share in (second, third, fourth)]
     await settled()
@@ -46,7 +46,7 @@ async def test_who_comes_when_it_is_too_much_waits_and_one_of_them_always_procee
 
 async def test_one_request_over_the_bound_proceeds_alone():
     workload = Workload(100, small_bytes=0)
-    large, other = workload.share(), workload.share()
+    large, other = Share(workload), Share(workload)
     for _ in range(5):
         await large.take(60)
     waiting = taking(other, 10)
@@ -59,7 +59,7 @@ async def test_one_request_over_the_bound_proceeds_alone():
 
 async def test_who_leaves_while_he_waits_leaves_room():
     workload = Workload(100, small_bytes=0)
-    shares = [workload.share() for _ in range(4)]
+    shares = [Share(workload) for _ in range(4)]
     await shares[0].take(100)
     waiting = [taking(share, 100) for share in shares[1:]]
     await settled()
@@ -75,7 +75,7 @@ async def test_who_leaves_while_he_waits_leaves_room():
 def test_everybody_comes_to_an_end_and_no_more_than_the_bound_and_one_are_held(bodies):
     workload = Workload(100, small_bytes=0)
     held: list[int] = []
-    shares = [workload.share() for _ in bodies]
+    shares = [Share(workload) for _ in bodies]
 
     async def request(share, pieces):
         for piece in pieces:
@@ -95,7 +95,7 @@ def test_everybody_comes_to_an_end_and_no_more_than_the_bound_and_one_are_held(b
 
 async def test_a_small_request_never_waits():
     workload = Workload(100)
-    large, waiting, small = (workload.share() for _ in range(3))
+    large, waiting, small = (Share(workload) for _ in range(3))
     await large.take(SMALL + 1)
     held_up = taking(waiting, SMALL + 1)
     await settled()
@@ -110,7 +110,7 @@ class Sender:
     """Sends a body in pieces given by the test."""
 
     def __init__(self, workload):
-        self.share = workload.share()
+        self.share = Share(workload)
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._reading = asyncio.create_task(self._read())
 
@@ -148,7 +148,7 @@ async def test_who_sends_slowly_loses_its_place_while_others_wait(held_bytes, ea
     await slow.send(held_bytes)
     await slow.send(1, after_seconds=400.0)
     assert not await slow.is_ended()  # nobody waits
-    waiting = taking(workload.share(), 70_000)
+    waiting = taking(Share(workload), 70_000)
     await settled()
     for _ in range(6):
         await slow.send(each_bytes, after_seconds=2.0)
@@ -164,7 +164,7 @@ async def test_a_pause_before_others_wait_does_not_count_against_a_sender():
     await slow.send(70_000)
     await settled()
     let_pass(400.0)
-    waiting = taking(workload.share(), 70_000)
+    waiting = taking(Share(workload), 70_000)
     await settled()
     await slow.send(1)
     assert not await slow.is_ended()
@@ -180,7 +180,7 @@ async def test_the_wait_for_room_does_not_count_against_a_sender():
     let_pass(400.0)
     await large.leave()
     await settled()
-    other = taking(workload.share(), 70_000)
+    other = taking(Share(workload), 70_000)
     await settled()
     await held_up.send(20_000, after_seconds=3.0)
     assert not await held_up.is_ended()
@@ -197,7 +197,7 @@ async def test_memory_is_given_back_after_the_start_and_after_large_requests(wor
     workload = Workload()
     giving = asyncio.create_task(give_memory_back(workload))
     await settled()
-    share = workload.share()
+    share = Share(workload)
     await share.take(worked)
     share.release()
     for _ in range(50):
