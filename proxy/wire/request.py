@@ -21,7 +21,7 @@ from proxy.core.overflow import VerdictKind
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
 
-_ESCAPED_LETTERS: Final = (b"\\u006", b"\\u007")
+_ESCAPED_LETTER: Final = re.compile(rb"\\u00[67]")
 """The beginnings of escaped letters. No encoder writes one, but an escaped name may be that of the message list."""
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*")
 _BETWEEN_ITEMS: Final = re.compile(rb"[ \t\r\n]*[\[,]?[ \t\r\n]*")
@@ -426,7 +426,7 @@ def _continue(shape: RequestShape, body: bytes, known: Request, count: int) -> R
         return None
     key = b'{"%b":' % name.encode()
     rest = key + b"[" + memoryview(body)[start + (first == b",") :]  # the one copy of what may be megabytes
-    if rest.find(key[1:-1], len(key)) >= 0 or max(map(rest.find, _ESCAPED_LETTERS)) >= 0 or shape.reads_anew(rest):
+    if rest.find(key[1:-1], len(key)) >= 0 or _ESCAPED_LETTER.search(rest) or shape.reads_anew(rest):
         return None
     try:
         tail = dict(jsontext.members(rest))

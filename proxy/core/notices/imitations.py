@@ -57,6 +57,8 @@ _TWINS: Final = {
 a selection from https://www.unicode.org/Public/security/latest/confusables.txt."""
 _PLAIN: Final = str.maketrans({twin: letter for letter, twins in _TWINS.items() for twin in twins})
 _NAME: Final = "contextproxy"
+_UNREAD: Final = re.compile(rb"\\u")
+"""An escape of JSON, which may be any letter."""
 _SIGNS: Final = ("\\u0", "ntext", "roxy")
 """An imitation in ASCII has one of these."""
 
@@ -80,7 +82,7 @@ def _letters(character: str) -> str:
 
 def may_imitate(raw: bytes) -> bool:
     """Whether the JSON of a message may hold the beginning of a notice; the bytes of most prove that it does not."""
-    if raw.find(b"\\u") >= 0 or raw.count(b'text"') >= _TWO_PARTS:
+    if _UNREAD.search(raw) is not None or raw.count(b'text"') >= _TWO_PARTS:
         return True
     if not raw.isascii():
         return imitates(raw.decode("utf-8", "replace"))

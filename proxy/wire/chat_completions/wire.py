@@ -45,7 +45,7 @@ _DONE_EVENT: Final = b"data: [DONE]\n\n"
 
 # The wire
 
-_FILES: Final = (b'"file_data"', b'"file_id"', b'"input_audio"', b'"video_url"')
+_FILES: Final = re.compile(rb'"(?:file_data|file_id|input_audio|video_url)"')
 """Names of parts and their members; inside a text, their quotes are escaped."""
 _CHOICE: Final = re.compile(rb'"choices"\s*:\s*\[\s*\{')
 
@@ -59,7 +59,7 @@ def _may_hold_images(raw: bytes) -> bool:
 
 
 def _may_hold_files(raw: bytes) -> bool:
-    return max(map(raw.find, _FILES)) >= 0
+    return _FILES.search(raw) is not None
 
 
 SHAPE: Final = RequestShape(
