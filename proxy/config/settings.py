@@ -46,6 +46,7 @@ from proxy.config.types import (
     is_installed,
     key_from_file,
     missing_extra,
+    must,
 )
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.compaction import LOW_MARK
@@ -337,13 +338,7 @@ class DecisionSettings(Section):
 
 def _needs(extra: str, module: str) -> AfterValidator:
     """A missing extra should be noticed at the start."""
-
-    def checked(enabled: bool) -> bool:
-        if enabled and not is_installed(module):
-            raise ValueError(missing_extra(extra))
-        return enabled
-
-    return AfterValidator(checked)
+    return AfterValidator(must(missing_extra(extra), lambda is_wanted: not is_wanted or is_installed(module)))
 
 
 class TracingSettings(Section):

@@ -266,14 +266,11 @@ def _fields_at(path: tuple[int | str, ...], settings: type[BaseModel]) -> Iterab
 
 
 def _section_at(path: tuple[int | str, ...], settings: type[BaseModel]) -> type[BaseModel]:
-    section, key_follows = settings, False
+    """The innermost section at a path; indices and names of tools lead to no other."""
+    section = settings
     for step in path:
-        if not key_follows:
-            annotation = section.model_fields[str(step)].annotation
-            section = section_in(annotation) or section
-            key_follows = annotation is not section
-        else:
-            key_follows = False
+        field = section.model_fields.get(str(step))
+        section = (field and section_in(field.annotation)) or section
     return section
 
 

@@ -45,10 +45,15 @@ def is_installed(module: str) -> bool:
     return False
 
 
-def _named(path: Any) -> Any:
-    if path == "":
-        raise ValueError("must be a path; `.` is the current folder")
-    return path
+def must(words: str, is_allowed: Callable[[Any], object]) -> Callable[[Any], Any]:
+    """Return a check that refuses other values with this sentence."""
+
+    def checked(value: Any) -> Any:
+        if not is_allowed(value):
+            raise ValueError(words)
+        return value
+
+    return checked
 
 
 def _at_home(path: Path) -> Path:
@@ -107,31 +112,10 @@ def fits_into_quotes(path: str) -> bool:
     return path.isprintable() and "'" not in path
 
 
-def _agent_path(path: str) -> str:
-    if not fits_into_quotes(path) or not (path.startswith("/") or path[1:3] in (":\\", ":/")):
-        raise ValueError("must be an absolute path, without quotes and control characters")
-    return path
-
-
-def _matching(pattern: re.Pattern[str], must: str) -> AfterValidator:
-    def checked(text: str) -> str:
-        if not pattern.fullmatch(text):
-            raise ValueError(must)
-        return text
-
-    return AfterValidator(checked)
-
-
+_named: Final = must("must be a path; `.` is the current folder", lambda path: path != "")
 Folder = Annotated[Path, BeforeValidator(_named), AfterValidator(_at_home)]
 """An empty text, as from an unset shell variable, would mean the current folder; a `~` means the user's home, as no
 shell expands one in a file."""
-
-
-def _sendable(key: SecretStr) -> SecretStr:
-    text = key.get_secret_value()
-    if not text or not text.isascii() or not text.isprintable() or " " in text:
-        raise ValueError("must be visible ASCII characters without spaces, as it goes into a header")
-    return key
 
 
 def _itself(key: SecretStr) -> SecretStr:
@@ -151,29 +135,49 @@ Key = Annotated[SecretStr, AfterValidator(_itself)]
 SECRET_BYTES: Final = 32
 
 
-def _digits(secret: SecretStr) -> SecretStr:
-    if not re.fullmatch(r"[0-9a-fA-F]{64}", secret.get_secret_value()):
-        raise ValueError("must be 64 hexadecimal digits, as `openssl rand -hex 32` prints them")
-    return secret
-
-
-Secret = Annotated[Key, AfterValidator(_digits)]
+Secret = Annotated[
+    Key,
+    AfterValidator(
+        must(
+            "must be 64 hexadecimal digits, as `openssl rand -hex 32` prints them",
+            lambda secret: re.fullmatch(r"[0-9a-fA-F]{64}", secret.get_secret_value()),
+        )
+    ),
+]
 """SECRET_BYTES that key hashes."""
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
-AgentPath = Annotated[str, AfterValidator(_agent_path)]
+AgentPath = Annotated[
+    str,
+    AfterValidator(
+        must(
+            "must be an absolute path, without quotes and control characters",
+            lambda path: fits_into_quotes(path) and (path.startswith("/") or path[1:3] in (":\\", ":/")),
+        )
+    ),
+]
 PublicUrl = Annotated[
     str,
-    _matching(_PLAIN_URL, "must be a URL such as https://proxy.example, without query, user and password"),
+    AfterValidator(
+        must("must be a URL such as https://proxy.example, without query, user and password", _PLAIN_URL.fullmatch)
+    ),
     AfterValidator(lambda url: url.rstrip("/").removesuffix("/v1")),
 ]
 HostName = Annotated[
     str,
-    _matching(_HOST_NAME, "must be a name such as proxy.example, without scheme, port and path"),
+    AfterValidator(must("must be a name such as proxy.example, without scheme, port and path", _HOST_NAME.fullmatch)),
     AfterValidator(str.lower),
 ]
-SentKey = Annotated[Key, AfterValidator(_sendable)]
+SentKey = Annotated[
+    Key,
+    AfterValidator(
+        must(
+            "must be visible ASCII characters without spaces, as it goes into a header",
+            lambda key: re.fullmatch("[!-~]+", key.get_secret_value()),
+        )
+    ),
+]
 """A key that goes into a header."""
 
 
