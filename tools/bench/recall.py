@@ -17,8 +17,9 @@ from random import Random
 from proxy.config.settings import Settings
 from proxy.core.compaction import BudgetRules, Pipeline, Progress, budget_for, plan
 from proxy.core.conversation import Conversation, Message, Size
-from proxy.core.models import AgentFileAccess, ModelProfile
+from proxy.core.models import AgentFileAccess, AgentTools, ModelProfile
 from proxy.core.notices import ArtifactAccess
+from proxy.core.overflow import Terms
 from proxy.core.tokens import ByteClassCounter
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.wire.chat_completions import ChatMessage
@@ -117,10 +118,8 @@ def _source(random: Random) -> list[str]:
 def pipeline_for(window_tokens: int) -> Pipeline:
     """The steps for a model about which nothing else is known."""
     budget = budget_for(ModelProfile("made-up", window_tokens), None, exact=False, rules=BudgetRules())
-    access = ArtifactAccess("/kept")
-    return Pipelines(Settings()).pipeline(
-        ModelProfile("made-up"), budget, ByteClassCounter(), AgentFileAccess.PAGE, access, keeping=True
-    )
+    tools, terms = AgentTools(AgentFileAccess.PAGE), Terms(ArtifactAccess("/kept"))
+    return Pipelines(Settings()).pipeline(ModelProfile("made-up"), budget, ByteClassCounter(), tools, terms)
 
 
 def measure(window_tokens: int, seed: int) -> dict[str, float]:

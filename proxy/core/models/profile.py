@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 
@@ -173,19 +173,23 @@ def reach_with(names: Sequence[str], *, sees_files: bool = True) -> AgentFileAcc
     return AgentFileAccess.NOTHING
 
 
-def offers_shell(names: Sequence[str]) -> bool:
-    """Whether commands can be run, whatever else these tools offer.
+class AgentTools(NamedTuple):
+    """What the tools of a request offer its agent."""
 
-    >>> offers_shell(["Task", "Read", "Bash"]), offers_shell(["Read"])
-    (True, False)
-    """
-    return any(_SHELL.search(name) for name in names)
+    reach: AgentFileAccess = AgentFileAccess.NOTHING
+    """The best way to an artifact."""
+    has_subagent: bool = False
+    """Whether work can be handed to a sub-agent, which may run on another model, whatever files the proxy shares."""
+    has_shell: bool = False
+    """Whether commands can be run, whatever else these tools offer."""
+    has_any: bool = False
 
+    @classmethod
+    def of(cls, names: Sequence[str], *, sees_files: bool) -> AgentTools:
+        """Tools with these names; `sees_files` as for `reach_with`.
 
-def offers_subagent(names: Sequence[str]) -> bool:
-    """Whether work can be handed to a sub-agent, which may run on another model, whatever files the proxy shares.
-
-    >>> offers_subagent(["Task"]), offers_subagent([])
-    (True, False)
-    """
-    return reach_with(names) is AgentFileAccess.SUBAGENT
+        >>> AgentTools.of(["Task", "Bash"], sees_files=False)[1:], AgentTools.of(["Read"], sees_files=True)[1:]
+        ((True, True, True), (False, False, True))
+        """
+        has_subagent, has_shell = (any(map(pattern.search, names)) for pattern in (_SUBAGENT, _SHELL))
+        return cls(reach_with(names, sees_files=sees_files), has_subagent, has_shell, bool(names))

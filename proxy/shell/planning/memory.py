@@ -10,7 +10,6 @@ an agent rewrites the beginning of its body each time, by the model's latest mes
 from __future__ import annotations
 
 import bisect
-import hashlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -133,7 +132,7 @@ class ConversationMemory(Generic[Knowledge]):
         if instead_of is None or not instead_of.is_continued:
             instead_of = self.nearly(whose, request.conversation.messages)
         if instead_of is not None and instead_of.is_continued:
-            self._forget(instead_of.remembered)
+            self.forget(instead_of.remembered)
         newest = Remembered(request, knowledge)
         together = self._heads.setdefault(key, [])
         together.append(newest)
@@ -141,15 +140,12 @@ class ConversationMemory(Generic[Knowledge]):
             self._by_message[whose, *message_key] = newest
         gone = self._kept.put(newest, key, held_bytes)
         if len(together) > MAX_TOGETHER:
-            self._forget(together[0])
+            self.forget(together[0])
         for forgotten, head in gone:
             self._strike(forgotten, head)
 
-    def forget(self, match: Match[Knowledge]) -> None:
+    def forget(self, remembered: Remembered[Knowledge]) -> None:
         """Let no later request continue from this one."""
-        self._forget(match.remembered)
-
-    def _forget(self, remembered: Remembered[Knowledge]) -> None:
         head = self._kept.pop(remembered)
         if head is not None:
             self._strike(remembered, head)
@@ -188,11 +184,8 @@ def _message_keys(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
 MAX_KNOWN: Final = 10_000
 MAX_NAME_CHARACTERS: Final = 500
 """A longer name is not kept."""
-_HASH_BYTES: Final = 16
-"""128 bits, because only its tenant can write another message with the same hash."""
-
-_Key: TypeAlias = tuple[str, str, bytes]
-"""Tenant, model, and a message of that model."""
+_Key: TypeAlias = tuple[str, str, int]
+"""Tenant, model, and the hash of a message of that model; only its tenant can write another one with the same hash."""
 
 
 class RefusedHistories:
@@ -201,14 +194,14 @@ class RefusedHistories:
 
     def __init__(self) -> None:
         self._newest: BoundedMap[_Key, None] = BoundedMap(MAX_KNOWN)
-        self._unpaired: BoundedMap[tuple[str, str, int], None] = BoundedMap(MAX_KNOWN)
+        self._unpaired: BoundedMap[_Key, None] = BoundedMap(MAX_KNOWN)
 
     def note_seals(self, tenant: str, refused: Request, repaired: Request) -> None:
         """Remember the seals of a refused request that its repair has left out."""
         kept = set(map(id, repaired.conversation))
         for message in reversed(refused.conversation.messages):
             if id(message) not in kept and message.unsealed() is not message:
-                self._newest.put(_key(tenant, refused.model, message), None)
+                self._newest.put(_key(tenant, refused, message), None)
                 return
 
     def note_unpaired(self, tenant: str, refused: Request, *, may_repeat: bool) -> None:
@@ -216,14 +209,14 @@ class RefusedHistories:
         messages = refused.conversation.messages
         found = unpaired(messages, may_repeat=may_repeat)
         for index in (*found.orphans, *(one.message for one in found.unanswered)):
-            self._unpaired.put((tenant, refused.model, hash(messages[index].unmarked())), None)
+            self._unpaired.put(_key(tenant, refused, messages[index]), None)
 
     def has_unpaired(self, tenant: str, request: Request) -> bool:
         """Whether a message that did not pair up is in the request."""
         if not self._unpaired:
             return False
         found = (one for one in request.conversation.messages if one.calls or one.role in TOOL_ROLES)
-        return any((tenant, request.model, hash(one.unmarked())) in self._unpaired for one in found)
+        return any(_key(tenant, request, one) in self._unpaired for one in found)
 
     def without_seals(self, tenant: str, request: Request, known: int = 0, language: str = "en") -> Request:
         """The request without the seals that were refused; nothing is looked up for its first `known` messages."""
@@ -232,15 +225,13 @@ class RefusedHistories:
         messages = request.conversation.messages
         for index in range(len(messages) - 1, known - 1, -1):
             message = messages[index]
-            if (message.role == "assistant" or message.must_stay) and _key(
-                tenant, request.model, message
-            ) in self._newest:
+            if (message.role == "assistant" or message.must_stay) and _key(tenant, request, message) in self._newest:
                 return request.unsealed(index + 1, language)
         return request
 
 
-def _key(tenant: str, model: str, message: Message) -> _Key:
-    return tenant, model, hashlib.blake2b(message.unmarked(), digest_size=_HASH_BYTES).digest()
+def _key(tenant: str, request: Request, message: Message) -> _Key:
+    return tenant, request.model, hash(message.unmarked())
 
 
 class HeldConversations:

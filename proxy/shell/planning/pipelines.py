@@ -6,10 +6,9 @@ prefix of a conversation would change with it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct, structs
 
@@ -19,17 +18,17 @@ from proxy.core.conversation import LocalStep, Resolved
 from proxy.core.media import HIDING, SINGLE, SUMS, Measure, RouteMedia, Routes
 from proxy.core.models import (
     MANY_IMAGES,
-    AgentFileAccess,
+    AgentTools,
     Certainty,
     LimitName,
-    Modality,
     ModelProfile,
     ToolImages,
     reply_is_apart,
     smallest,
     usual_tool_images,
 )
-from proxy.core.notices import UNNAMED, ArtifactAccess, Notices, PageSize
+from proxy.core.notices import Notices, PageSize
+from proxy.core.overflow import Terms
 from proxy.core.retrieval_tool import RETRIEVAL_TOOL
 from proxy.core.text import ExcerptLimits
 from proxy.core.tokens import Counter
@@ -42,25 +41,7 @@ _LEAST_RESULT_BYTES: Final = 600
 """Minimum kept of a result on arrival in the smallest window; its notice takes a third of it."""
 _BYTES_PER_CHARACTER: Final = 4
 """The most that UTF-8 takes."""
-
-
-class Capabilities(NamedTuple):
-    """A model, and the input that it is known to read."""
-
-    model: str
-    modalities: frozenset[Modality] | None
-    unstated: frozenset[Modality]
-    refused: frozenset[Modality]
-    results_hold_text: bool
-    """Whether its upstream has refused media in tool results."""
-    results_hold_media: bool
-    """Whether the wire has a place for media in tool results."""
-    results_stay_whole: bool
-    """Whether its upstream has refused results that were cut on arrival."""
-    max_images: int | None
-    """Limit of one request."""
-    max_string_chars: int | None
-    """Limit of any one text."""
+_USUAL: Final = Terms()
 
 
 class Pipelines:
@@ -74,7 +55,6 @@ class Pipelines:
         """Which agents are offered the proxy's own tool."""
         self.forbids_silent_cuts = settings.overflow.forbid_silent_cuts
         """Whether to have the upstream refuse what it would cut."""
-        self._local_steps = functools.lru_cache(256)(self._build_local_steps)
         budget, defaults = settings.budget, settings.defaults
         self.rules = BudgetRules(
             fill=budget.fill,
@@ -104,38 +84,31 @@ class Pipelines:
         profile: ModelProfile,
         budget: Budget,
         counter: Counter,
-        reach: AgentFileAccess,
-        way: ArtifactAccess = UNNAMED,
+        tools: AgentTools,
+        terms: Terms = _USUAL,
         *,
-        keeping: bool,
-        subagent: bool = False,
-        shell: bool = False,
-        is_replayed: bool = True,
         results_hold_media: bool = False,
     ) -> Pipeline:
-        """The steps for one request. `keeping`: whether artifacts can be kept; if not, only necessary cuts are made.
-        `subagent`, `shell`: whether its tools offer one. `is_replayed`: whether its cuts follow the conversation as it
-        grew. `results_hold_media`: whether its wire has a place for media in tool results."""
-        entry = entry_of(self._settings.models, profile.model)
+        """The steps for one request on these terms. `results_hold_media`: whether its wire has a place for media in
+        tool results."""
+        entry, keeping = entry_of(self._settings.models, profile.model), terms.keeping
         of_settings = {} if entry is None or entry.max_images is None else {LimitName.IMAGES.value: entry.max_images}
         at_most = smallest((profile.at_most, of_settings))
-        capabilities = Capabilities(
-            profile.model,
-            profile.modalities,
-            profile.unstated,
-            profile.refused,
-            profile.results_hold_text,
-            results_hold_media,
-            profile.refuses_cut_results,
-            at_most.get(LimitName.IMAGES),
-            at_most.get(LimitName.STRING),
+        truncate, longest = self._truncate(entry, budget.result_tokens), at_most.get(LimitName.STRING)
+        sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
+        steps = (
+            self._route(entry, profile, at_most.get(LimitName.IMAGES), results_hold_media=results_hold_media),
+            structs.replace(truncate, may_cut=keeping and not profile.refuses_cut_results),
+            None if longest is None else CutStrings(longest),  # kept or not: a longer text is refused
+            sanitise,
         )
-        local = self._local_steps(capabilities, budget.result_tokens, keeping)
-        sanitise = next((step for step in local if isinstance(step, SanitiseText)), None)
+        local = tuple(step for step in steps if step is not None)
         clean = None if sanitise is None else sanitise.clean
-        was_refused = not is_replayed or profile.certainty is Certainty.INFERRED
-        page = PageSize.within(self._truncate(entry, budget.result_tokens).limits)
-        notices = Notices(self.language, way, reach, keeping, subagent, shell, clean, page)
+        was_refused = terms.is_for_one_send or profile.certainty is Certainty.INFERRED
+        page = PageSize.within(truncate.limits)
+        notices = Notices(
+            self.language, terms.access, tools.reach, keeping, tools.has_subagent, tools.has_shell, clean, page
+        )
         showing = _Showing(local)
         return Pipeline(
             caps=tuple(_caps(local, at_most)),
@@ -146,40 +119,31 @@ class Pipelines:
             notices=notices,
             counter=counter,
             budget=budget,
-            is_replayed=is_replayed,
+            is_replayed=not terms.is_for_one_send,
+            has_tools=tools.has_any,
         )
 
-    def _build_local_steps(
-        self, capabilities: Capabilities, result_tokens: int | None, keeping: bool
-    ) -> tuple[LocalStep, ...]:
-        entry = entry_of(self._settings.models, capabilities.model)
-        sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
-        may_cut = keeping and not capabilities.results_stay_whole
-        truncate = structs.replace(self._truncate(entry, result_tokens), may_cut=may_cut)
-        route = self._route(entry, capabilities)
-        longest = capabilities.max_string_chars
-        cut = None if longest is None else CutStrings(longest)  # kept or not: a longer text is refused
-        return tuple(step for step in (route, truncate, cut, sanitise) if step is not None)
-
-    def _route(self, entry: ModelSettings | None, capabilities: Capabilities) -> RouteMedia:
+    def _route(
+        self, entry: ModelSettings | None, profile: ModelProfile, max_images: int | None, *, results_hold_media: bool
+    ) -> RouteMedia:
         media = self._settings.media
         routes = Routes(
-            modalities=capabilities.modalities,
-            unstated=capabilities.unstated,
-            refused=capabilities.refused,
+            modalities=profile.modalities,
+            unstated=profile.unstated,
+            refused=profile.refused,
             is_strict=media.unknown_capability == "text",
             max_bytes=media.max_bytes,
             max_image_pixels=media.max_image_pixels,
-            max_images=capabilities.max_images,
+            max_images=max_images,
         )
         stated = entry.tool_images if entry is not None else None
-        if capabilities.results_hold_media:
-            holds_text = capabilities.results_hold_text or stated is ToolImages.TEXT
+        if results_hold_media:
+            holds_text = profile.results_hold_text or stated is ToolImages.TEXT
             return RouteMedia(routes, ToolImages.TEXT if holds_text else ToolImages.KEEP)
-        is_unknown = capabilities.modalities is None and not routes.is_strict and not capabilities.results_hold_text
+        is_unknown = profile.modalities is None and not routes.is_strict and not profile.results_hold_text
         if stated is None and is_unknown:
             return RouteMedia(routes, ToolImages.KEEP)  # nothing is stated: media parts stay where they are
-        return RouteMedia(routes, stated or usual_tool_images(capabilities.model, self._settings.upstream.base_url))
+        return RouteMedia(routes, stated or usual_tool_images(profile.model, self._settings.upstream.base_url))
 
     def _truncate(self, entry: ModelSettings | None, result_tokens: int | None) -> TruncateToolOutput:
         every = self._settings.tool_output

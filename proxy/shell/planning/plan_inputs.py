@@ -17,13 +17,10 @@ from msgspec import structs
 from proxy.core.compaction import Budget, Pipeline, budget_for, note_tokens
 from proxy.core.conversation import REPLY_PRIMING_TOKENS, Size, size_of_tools
 from proxy.core.models import (
-    AgentFileAccess,
+    AgentTools,
     Certainty,
     ModelProfile,
     has_open_weights,
-    offers_shell,
-    offers_subagent,
-    reach_with,
     smallest,
 )
 from proxy.core.overflow import Terms
@@ -66,13 +63,7 @@ class PlanInputs:
     """Tokens in `base` of members that may be no prompt at all for this upstream, by name."""
     system_tokens: int
     """Tokens in `base` of system text that is none of the messages."""
-    file_access: AgentFileAccess
-    has_subagent: bool
-    """Whether the tools offer a subagent."""
-    has_shell: bool
-    """Whether they offer a shell, whatever else can read files."""
-    has_tools: bool
-    """Whether the client has any."""
+    tools: AgentTools
     terms: Terms
     pipeline: Pipeline = field(repr=False, compare=False)
     """The steps, which follow from all of these."""
@@ -191,21 +182,9 @@ class KnownInputs:
             budget = budget.for_bytes(terms.goal_bytes)
         counter = with_images_of(profile.model, ByteClassCounter(), profile.least_image_tokens) if roughly else own
         beside = _beside if texts.bytes <= _MAX_SIZED_BYTES else _beside.__wrapped__
-        base, members, system_tokens, file_access, has_subagent, has_shell, has_tools = beside(
-            wire, texts, counter, terms.access.folder is not None
-        )
-        pipeline = self._pipelines.pipeline(
-            profile,
-            budget,
-            counter,
-            file_access,
-            terms.access,
-            keeping=terms.keeping,
-            subagent=has_subagent,
-            shell=has_shell,
-            is_replayed=not terms.is_for_one_send,
-            results_hold_media=wire.results_hold_media,
-        )
+        base, members, system_tokens, tools = beside(wire, texts, counter, terms.access.folder is not None)
+        holds_media = wire.results_hold_media
+        pipeline = self._pipelines.pipeline(profile, budget, counter, tools, terms, results_hold_media=holds_media)
         tool_size = None
         if terms.tools is not None:
             tool_size = size_of_tools(wire.own_tool.definition, counter)
@@ -219,12 +198,9 @@ class KnownInputs:
             base,
             members,
             system_tokens,
-            file_access,
-            has_subagent,
-            has_shell,
-            has_tools,
+            tools,
             terms,
-            replace(pipeline, local=(while_wanted, *pipeline.local), has_tools=has_tools, tool_size=tool_size),
+            replace(pipeline, local=(while_wanted, *pipeline.local), tool_size=tool_size),
         )
 
 
@@ -243,20 +219,12 @@ def is_far_under(estimate: Size, budget: Budget) -> bool:
 @functools.lru_cache(64)
 def _beside(
     wire: Wire, texts: _Texts, counter: Counter, sees_files: bool
-) -> tuple[Size, Mapping[str, int], int, AgentFileAccess, bool, bool, bool]:
+) -> tuple[Size, Mapping[str, int], int, AgentTools]:
     """The size of everything that is not a message, the tokens in it of each long member and of system text, and what
     the tools offer. An agent sends the same tools with every request, often longer than its messages, while its reply
     limit may differ each time."""
     system = size_of_tools(texts.instructions or None, counter)
     base = Size(tokens=REPLY_PRIMING_TOKENS) + size_of_tools(texts.tools or None, counter) + system
     members = {name: size_of_tools(raw, counter) for name, raw in texts.members}
-    names = wire.tool_names(texts.tools)
-    return (
-        sum(members.values(), base),
-        {name: size.tokens for name, size in members.items()},
-        system.tokens,
-        reach_with(names, sees_files=sees_files),
-        offers_subagent(names),
-        offers_shell(names),
-        bool(names),
-    )
+    tools = AgentTools.of(wire.tool_names(texts.tools), sees_files=sees_files)
+    return sum(members.values(), base), {name: size.tokens for name, size in members.items()}, system.tokens, tools

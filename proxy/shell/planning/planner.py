@@ -184,7 +184,9 @@ class Planner:
         tenant = bytes.fromhex(refused.tenant)
         match = self._memory.find((healed.wire.path, tenant), healed.request.body)
         if match is not None and not healed.request.ends:
-            self._memory.forget(match)  # no turn can continue from the repaired request, and none must from this one
+            self._memory.forget(
+                match.remembered
+            )  # no turn can continue from the repaired request, and none must from this one
         self._remember(structs.replace(healed, last_sent=refused.last_sent), tenant, match)
 
     def _repairs(self, request: Request, tenant: str) -> tuple[tuple[VerdictKind, int], ...]:
@@ -320,18 +322,16 @@ class Planner:
         the first of this request, except for `others` at their indexes; `goes_on`: whether this is the next turn of the
         same conversation; `reading`: what the proxy has read since the client's request."""
         # What has been counted exactly is not estimated again: both decide the same.
-        is_counted = known is not None and not known.inputs.is_rough and _reaches(known, shared)
+        is_counted = known is not None and not known.inputs.is_rough and _point_of(known, shared) is not None
         may_be_rough = terms.goal_tokens is None and not (terms.exactly or is_counted)
-        inputs = self._inputs.of(wire, request, tenant, terms, rough=may_be_rough)
-        steps = _steps(request, inputs, resolved)
-        earlier = _progress(known, inputs, shared, others, steps)
-        made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
-        lowered = _lowered(request, inputs, made)
-        if inputs.is_rough and (lowered is not None or not is_far_under(made.before, inputs.budget)):
-            # Nothing is given up, of the messages or the reply, before the model's own counter has counted.
-            inputs = self._inputs.of(wire, request, tenant, terms, rough=False)
-            made, progress = plan(request.conversation, inputs.base, _steps(request, inputs, resolved), reading=reading)
+        for rough in (may_be_rough, False):
+            inputs = self._inputs.of(wire, request, tenant, terms, rough=rough)
+            steps = _steps(request, inputs, resolved)
+            earlier = _progress(known, inputs, shared, others, steps)
+            made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
             lowered = _lowered(request, inputs, made)
+            if not inputs.is_rough or (lowered is None and is_far_under(made.before, inputs.budget)):
+                break  # else nothing is given up before the model's own counter has counted
         offered = made.has_tool or (terms.tools is not None and self._pipelines.retrieval_policy == "always")
         offered = offered and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, len(request.healed))
@@ -369,17 +369,17 @@ def _progress(
     known: Planned | None, inputs: PlanInputs, shared: int, others: Mapping[int, Message], steps: Pipeline
 ) -> Progress | None:
     """The progress of a known plan, if a plan with these inputs may continue from it."""
-    if known is None or known.progress is None or not (known.inputs is inputs or known.inputs == inputs):
+    if known is None or not (known.inputs is inputs or known.inputs == inputs):
         return None
     if steps.budget is not inputs.budget:
         return None  # it goes as it came, and the known one did not
-    progress = known.progress.within(shared)
+    progress = _point_of(known, shared)
     return progress.exchanged(others, steps) if progress is not None and others else progress
 
 
-def _reaches(known: Planned, shared: int) -> bool:
-    """Whether a plan whose first `shared` messages are those of a known plan may continue from it."""
-    return known.progress is not None and known.progress.within(shared) is not None
+def _point_of(known: Planned, shared: int) -> Progress | None:
+    """Where a plan whose first `shared` messages are those of a known plan may continue from it."""
+    return None if known.progress is None else known.progress.within(shared)
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dict[str, int]:

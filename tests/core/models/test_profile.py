@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from support.json_bytes import VALUES
 
-from proxy.core.models import AgentFileAccess, Certainty, ModelProfile, offers_subagent, reach_with
+from proxy.core.models import AgentFileAccess, AgentTools, Certainty, ModelProfile, reach_with
 from proxy.wire.chat_completions import CHAT_COMPLETIONS
 
 
@@ -45,8 +45,10 @@ def test_the_best_way_to_a_file_follows_from_the_tool_names(names, reach):
 
 
 def test_a_sub_agent_is_offered_whether_or_not_files_are_seen():
-    assert offers_subagent(CHAT_COMPLETIONS.tool_names(tools("Bash", "Task")))
-    assert not offers_subagent(CHAT_COMPLETIONS.tool_names(tools("Bash", "Read", "TaskList", "AgentOutput")))
+    names, others = (("Bash", "Task"), ("Bash", "Read", "TaskList", "AgentOutput"))
+    for sees_files in (True, False):
+        assert AgentTools.of(CHAT_COMPLETIONS.tool_names(tools(*names)), sees_files=sees_files).has_subagent
+        assert not AgentTools.of(CHAT_COMPLETIONS.tool_names(tools(*others)), sees_files=sees_files).has_subagent
 
 
 @pytest.mark.parametrize("tool", [b'{"type":"custom","custom":{"name":"bash"}}', b'{"name":"bash"}'])

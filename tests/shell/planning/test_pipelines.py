@@ -3,17 +3,20 @@ import pytest
 from proxy.config import Settings
 from proxy.core.compaction import Budget
 from proxy.core.media import RouteMedia, Routes
-from proxy.core.models import AgentFileAccess, LimitName, Modality, ModelProfile, ToolImages
+from proxy.core.models import AgentFileAccess, AgentTools, LimitName, Modality, ModelProfile, ToolImages
+from proxy.core.overflow import Terms
 from proxy.core.text import Direction, ExcerptLimits
 from proxy.core.tokens import ByteClassCounter
 from proxy.core.truncation import CutStrings, Sanitise, SanitiseText, TruncateToolOutput
 from proxy.shell.planning import Pipelines
 
+SHELL = AgentTools(AgentFileAccess.SHELL)
+
 
 def pipeline(model="gpt-x", result_tokens=None, *, keeping=True, **settings):
     pipelines = Pipelines(Settings(**settings))
     budget = Budget(10**6, result_tokens=result_tokens)
-    return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), AgentFileAccess.SHELL, keeping=keeping)
+    return pipelines.pipeline(ModelProfile(model), budget, ByteClassCounter(), SHELL, Terms(keeping=keeping))
 
 
 def truncate(*args, **settings):
@@ -77,9 +80,8 @@ def test_while_nothing_can_be_kept_nothing_is_cut_that_fits():
 def test_a_text_over_the_upstreams_limit_is_cut_whether_or_not_it_can_be_kept():
     profile = ModelProfile("m", at_most={LimitName.STRING: 9_000})
     for keeping in (True, False):
-        made = Pipelines(Settings()).pipeline(
-            profile, Budget(10**6), ByteClassCounter(), AgentFileAccess.SHELL, keeping=keeping
-        )
+        terms = Terms(keeping=keeping)
+        made = Pipelines(Settings()).pipeline(profile, Budget(10**6), ByteClassCounter(), SHELL, terms)
         assert CutStrings(9_000) in made.local
 
 
@@ -92,8 +94,7 @@ def test_characters_are_replaced_for_the_models_that_are_named():
 
 def route(profile, **settings):
     pipelines = Pipelines(Settings(**settings))
-    made = pipelines.pipeline(profile, Budget(10**6), ByteClassCounter(), AgentFileAccess.SHELL, keeping=True)
-    return made.local[0]
+    return pipelines.pipeline(profile, Budget(10**6), ByteClassCounter(), SHELL).local[0]
 
 
 def test_media_are_routed_by_what_the_profile_and_the_settings_say():
