@@ -47,6 +47,8 @@ RATIO: Final = "ratio "
 """Followed by a counter: the upstream's tokens for one of this counter."""
 AT_MOST: Final = "at most "
 """Followed by the name of any other limit that a refusal has stated."""
+FORGOTTEN: Final = "forgotten"
+"""What was met about the model until then was forgotten on purpose; about all models, if it names none."""
 
 THE_SERVER: Final = "*"
 """In place of a tenant: the server itself said it."""
@@ -175,15 +177,32 @@ def joined(one: Rows, other: Rows) -> Rows:
     return dict(sorted(found.items(), key=lambda row: (*_age(row[1]), row[0]))[-MAX_ROWS:])
 
 
-def kept(rows: Rows, now: float, since: float = 0.0) -> Rows:
-    """The rows that are not forgotten yet, neither by their age nor on purpose, at `since`. The clocks of two hosts may
-    differ, by a day at most."""
-    return {key: one for key, one in rows.items() if -DAY < now - one.at < KEPT_SECONDS and one.at >= since}
+def forgetting(rows: Rows, now: float, model: str = "") -> Rows:
+    """The row by which all that is known of a model counts no longer, or of every model if it is empty."""
+    latest = max((one.at for key, one in rows.items() if model in ("", key.model)), default=now)
+    return {Key(model, THE_SERVER, FORGOTTEN): Lesson(1, max(now, latest))}
+
+
+def forgotten_at(rows: Rows) -> Mapping[str, float]:
+    """When models were forgotten on purpose, by name; all of them by the empty one."""
+    return {key.model: one.at for key, one in rows.items() if key.name == FORGOTTEN}
+
+
+def kept(rows: Rows, now: float) -> Rows:
+    """The rows that are not forgotten yet, neither by their age nor on purpose. The clocks of two hosts may differ by a
+    day."""
+    ends = forgotten_at(rows)
+    return {
+        key: one
+        for key, one in rows.items()
+        if -DAY < now - one.at < KEPT_SECONDS
+        and (key.name == FORGOTTEN or not any(one.at <= ends[of] for of in ("", key.model) if of in ends))
+    }
 
 
 def in_force(rows: Rows, now: float) -> Rows:
-    """The rows that have not lapsed."""
-    return {key: lesson for key, lesson in rows.items() if now < lapses_at(key.name, lesson)}
+    """The lessons that have not lapsed."""
+    return {key: one for key, one in rows.items() if key.name != FORGOTTEN and now < lapses_at(key.name, one)}
 
 
 def lapses_at(name: str, lesson: Lesson) -> float:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from proxy.core.compaction import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
-from proxy.core.models import Certainty, Key, Lesson, Lessons, Modality, Search, facts
+from proxy.core.models import Certainty, Key, Lesson, Lessons, Modality, Rows, Search, facts
 from proxy.wire import LARGEST_TOKENS, MAX_NAME_CHARS, ModelLimits
 
 Contents: TypeAlias = dict[str, list[tuple[Key, Lesson]]]
-"""Of the file that all workers share: the rows of each upstream."""
+"""What workers and replicas share: the rows of each upstream."""
+ALL_UPSTREAMS: Final = ""
+"""Its rows hold for every upstream."""
+
+
+def rows_of(everything: Contents | None, upstream: str) -> Rows:
+    """The rows that hold for one upstream; none if nothing was written."""
+    found = everything or {}
+    return facts.joined(dict(found.get(ALL_UPSTREAMS, ())), dict(found.get(upstream, ())))
 
 
 def key_of(model: str) -> str:

@@ -27,7 +27,7 @@ from proxy.shell.models.calibration import (
     is_plausible,
     rounded_up,
 )
-from proxy.shell.models.knowledge import Contents, key_of, limits_of, search_in
+from proxy.shell.models.knowledge import Contents, key_of, limits_of, rows_of, search_in
 from proxy.shell.resources import BoundedMap, SharedFile, logger
 from proxy.wire import LARGEST_TOKENS, NOTHING, SMALLEST_WINDOW_TOKENS, ModelLimits
 
@@ -48,11 +48,7 @@ class Learning:
     ) -> None:
         self._file = SharedFile(folder / "lessons.json", Contents)
         self._lock = threading.Lock()
-        """Held from a look at the file until what it says is known: a lesson of that moment must not be lost."""
-        self._knowing = threading.Lock()
         """Held while what is known is replaced; never while the disk is awaited."""
-        self._unwritten: Rows = {}
-        """Rows that are not in the file yet."""
         self._is_writing = False
         self.upstream = upstream
         self._enabled = enabled
@@ -60,8 +56,6 @@ class Learning:
         """Unix time."""
         self.known: Rows = {}
         """All rows, also those that have lapsed. Replaced as a whole, never changed: planning threads read it."""
-        self._since = 0.0
-        """Unix time of the last forgetting on purpose: rows that were last met before it are dropped."""
         self._in_force: facts.ByTenant = {}
         """Those that have not lapsed."""
         self._checked, self._until = 0.0, math.inf
@@ -85,12 +79,9 @@ class Learning:
         """The models about which anything is known."""
         return tuple(dict.fromkeys(model for model, _ in self._in_force))
 
-    def merge(self, others: Rows, since: float = 0.0) -> None:
-        """Take over what other replicas have learned, and forget what was last met before `since`, in Unix time."""
-        if any(lesson.at < since for lesson in self.known.values()):
-            self._samples.clear()
-        self._since = since
-        if self._enabled and facts.kept(facts.joined(self.known, others), self._clock(), since) != self.known:
+    def merge(self, others: Rows) -> None:
+        """Take over what other replicas have learned or forgotten."""
+        if self._enabled and facts.kept(facts.joined(self.known, others), self._clock()) != self.known:
             self._change(others)
 
     def limits(
@@ -271,53 +262,35 @@ class Learning:
             self.learn(model, {f"{facts.RATIO}{counted_by}": news or known}, by)
 
     def refresh(self) -> None:
-        """Take over what other workers have adopted or erased since, and let lapse what is too old: one look at the
+        """Take over what other workers have adopted or forgotten since, and let lapse what is too old: one look at the
         file and one at the clock if nothing is."""
-        if self._enabled:
-            with self._lock:
-                self._refresh()
-
-    def _refresh(self) -> None:
-        is_news = self._file.is_news()
-        if not is_news and self._checked <= self._clock() < self._until:
+        if not self._enabled:
             return
-        everything: Contents | None = None
-        if is_news:
+        if self._file.is_news():
             try:
-                everything = self._file.read()
+                self._know(rows_of(self._file.read(), self.upstream))
             except (OSError, ValueError) as error:
                 self._warn("learning_not_read", error)
-                return
-            if everything is None:
-                self._samples.clear()
-        with self._knowing:
-            written = dict((everything or {}).get(self.upstream, ()))
-            self._know(facts.joined(written, self._unwritten) if is_news else self.known)
+        elif not self._checked <= self._clock() < self._until:
+            self._know({})
 
     def erase(self, model: str | None = None) -> Sequence[tuple[str, str]]:
         """Forget a model, or everything, of every upstream; returns what was forgotten, as upstreams and models."""
         forgotten: dict[tuple[str, str], None] = {}
-
-        def is_gone(key: Key) -> bool:
-            return model is None or key.model == key_of(model)
+        name, now = key_of(model or ""), self._clock()
 
         def rest(everything: Contents | None) -> Contents:
-            found = everything or {}
-            forgotten.update({(one, key.model): None for one, rows in found.items() for key, _ in rows if is_gone(key)})
-            return {one: [row for row in rows if not is_gone(row[0])] for one, rows in found.items()}
+            found = {upstream: dict(rows) for upstream, rows in (everything or {}).items()}
+            left = {one: facts.kept({**rows, **facts.forgetting(rows, now, name)}, now) for one, rows in found.items()}
+            gone = [(one, key.model) for one, rows in found.items() for key in rows if key not in left[one]]
+            forgotten.update(dict.fromkeys(gone))
+            return {one: [*rows.items()] for one, rows in left.items()}
 
         try:
-            if model is None:
-                rest(self._file.read())
-                self._file.remove()
-            else:
-                self._file.change(rest)
-        except (OSError, ValueError) as error:
+            self._file.change(rest)
+        except OSError as error:
             self._warn("learning_not_erased", error)
-        with self._knowing:
-            self._unwritten = {key: lesson for key, lesson in self._unwritten.items() if not is_gone(key)}
-            self._know({key: lesson for key, lesson in self.known.items() if not is_gone(key)})
-        self._samples.clear()
+        self._know(facts.forgetting(self.known, now, name))
         return [*forgotten]
 
     def _binding(self, model: str, by: str | None) -> Lessons:
@@ -347,7 +320,7 @@ class Learning:
         if news or old:
             # Newer than earlier lessons, whatever the clock of that host says.
             key = key_of(model)
-            earlier = (one.at for of, lessons in self._in_force.items() if of[0] == key for one in lessons.values())
+            earlier = (one.at for row, one in self.known.items() if row.model in ("", key))
             at = max(now, max(earlier, default=0.0) + 0.001)
             self._change({Key(key, by, name): Lesson(new[name], at) for name in news | old})
             self.on_lesson()
@@ -357,9 +330,8 @@ class Learning:
 
     def _change(self, rows: Rows) -> None:
         """Add rows, here at once and in the file as soon as the disk allows; on an event loop, a thread writes it."""
-        with self._knowing:
-            self._unwritten = facts.joined(self._unwritten, rows)
-            self._know(facts.joined(self.known, rows))
+        self._know(rows)
+        with self._lock:
             is_writing, self._is_writing = self._is_writing, True
         if is_writing:
             return
@@ -369,37 +341,37 @@ class Learning:
             loop.run_in_executor(None, self._write)
 
     def _write(self) -> None:
-        """Add what is not in the file to it; trouble with the file affects only the file."""
+        """Add what is known to the file, until nothing is new; trouble with the file affects only the file."""
+        written = self.known
 
         def changed(everything: Contents | None) -> Contents:
-            with self._knowing:
-                # What could not be written earlier is known only here.
-                written = dict((everything or {}).get(self.upstream, ()))
-                self._know(facts.joined(self.known, written))
-                self._unwritten = {}
-                return {**(everything or {}), self.upstream: [*self.known.items()]}
+            nonlocal written
+            written = self._know(rows_of(everything, self.upstream))
+            return {**(everything or {}), self.upstream: [*written.items()]}
 
         while self._is_writing:
+            written = self.known
+            try:
+                self._file.change(changed)
+            except OSError as error:
+                self._warn("learning_not_kept", error)
             with self._lock:
-                self._refresh()  # what was erased elsewhere must not be written back
-                try:
-                    self._file.change(changed)
-                except OSError as error:
-                    changed(None)
-                    self._warn("learning_not_kept", error)
-            with self._knowing:
-                self._is_writing = bool(self._unwritten)
+                self._is_writing = self.known is not written
 
-    def _know(self, rows: Rows) -> None:
-        """Replace what is known; the file forgets what is too old at the next lesson."""
-        self._checked = self._clock()
-        self.known = facts.kept(rows, self._checked, self._since)
-        standing = facts.in_force(self.known, self._checked)
-        self._until = min((facts.lapses_at(key.name, one) for key, one in standing.items()), default=math.inf)
-        in_force = facts.by_tenant(standing)
-        if in_force != self._in_force:
-            self._in_force = in_force
-            self.version += 1
+    def _know(self, new: Rows) -> Rows:
+        """Add rows to what is known, which is returned; the file forgets what is too old at the next lesson."""
+        with self._lock:
+            self._checked, before = self._clock(), facts.forgotten_at(self.known)
+            self.known = known = facts.kept(facts.joined(self.known, new), self._checked)
+            if facts.forgotten_at(known) != before:
+                self._samples.clear()
+            standing = facts.in_force(known, self._checked)
+            self._until = min((facts.lapses_at(key.name, one) for key, one in standing.items()), default=math.inf)
+            in_force = facts.by_tenant(standing)
+            if in_force != self._in_force:
+                self._in_force = in_force
+                self.version += 1
+            return known
 
     def _warn(self, event: str, error: OSError | ValueError) -> None:
         reason = error.strerror if isinstance(error, OSError) else "not what this release writes"

@@ -20,14 +20,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 import redis.asyncio
-from msgspec import Struct
 from pydantic import SecretStr
 from redis.asyncio.client import Pipeline
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from proxy.core.models import Rows, facts
-from proxy.shell.models.knowledge import Contents
+from proxy.shell.models.knowledge import ALL_UPSTREAMS, Contents, rows_of
 from proxy.shell.models.learning import Learning
 from proxy.shell.resources import logger
 
@@ -43,15 +42,7 @@ TROUBLE: Final = (RedisError, OSError, TimeoutError)
 _VERSION: Final = "version"
 """Field of the hash: a random token that every change replaces."""
 _LESSONS: Final = "lessons"
-"""Field of the hash, and its name: `Shared` as JSON."""
-
-
-class Shared(Struct, frozen=True):
-    """What replicas with one secret have learned."""
-
-    rows: Contents = {}
-    forgotten: float = 0.0
-    """Unix time at which everything was last forgotten on purpose: older rows no longer count."""
+"""Field of the hash, and its name: the rows as JSON."""
 
 
 class SharedLearning:
@@ -82,8 +73,6 @@ class SharedLearning:
         """Lessons known here after the last sync, by upstream."""
         self._version: bytes | str | None = None
         """At that time; None: the server had nothing."""
-        self._forgotten = 0.0
-        """The last forgetting that this process has followed."""
         self._lesson = asyncio.Event()
         self._is_closing = False
 
@@ -154,14 +143,13 @@ class SharedLearning:
         """Join both sides; what others have forgotten on purpose is forgotten here, too."""
         self._version, written = await pipe.hmget(self._key, [_VERSION, _LESSONS])
         theirs = _read(written)
-        self._forgotten = max(theirs.forgotten, self._forgotten)
         for upstream, learning in self._learning.items():
-            learning.merge(dict(theirs.rows.get(upstream, ())), self._forgotten)
+            learning.merge(rows_of(theirs, upstream))
         self._shared = self._known
         pipe.multi()  # type: ignore[no-untyped-call]
-        if any(dict(theirs.rows.get(upstream, ())) != rows for upstream, rows in self._shared.items()):
-            rows = theirs.rows | {upstream: [*known.items()] for upstream, known in self._shared.items()}
-            self._version = _write(pipe, self._key, Shared(rows, self._forgotten))
+        if any(dict(theirs.get(upstream, ())) != rows for upstream, rows in self._shared.items()):
+            rows = theirs | {upstream: [*known.items()] for upstream, known in self._shared.items()}
+            self._version = _write(pipe, self._key, rows)
 
 
 def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
@@ -172,26 +160,27 @@ def forget_everywhere(url: SecretStr, fleet: str) -> str | None:
         ) as server:
             seconds, microseconds = server.time()
             pipe = server.pipeline(transaction=True)
-            _write(pipe, key_of(fleet), Shared(forgotten=seconds + microseconds / 1e6))
+            row = facts.forgetting({}, seconds + microseconds / 1e6)
+            _write(pipe, key_of(fleet), {ALL_UPSTREAMS: [*row.items()]})
             pipe.execute()
     except TROUBLE as error:
         return f"{place_of(url)}: {reason_of(error)}"
     return None
 
 
-def _write(pipe: Pipeline | redis.client.Pipeline, key: str, shared: Shared) -> bytes:
+def _write(pipe: Pipeline | redis.client.Pipeline, key: str, rows: Contents) -> bytes:
     """Write within a transaction; returns the token."""
     version = secrets.token_hex(8).encode()
-    pipe.hset(key, mapping={_VERSION: version, _LESSONS: msgspec.json.encode(shared)})
+    pipe.hset(key, mapping={_VERSION: version, _LESSONS: msgspec.json.encode(rows)})
     pipe.expire(key, KEPT_SECONDS)
     return version
 
 
-def _read(written: bytes | str | None) -> Shared:
+def _read(written: bytes | str | None) -> Contents:
     """What another has written; nothing if it cannot be read."""
     with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-        return msgspec.json.decode(written or b"{}", type=Shared)
-    return Shared()
+        return msgspec.json.decode(written or b"{}", type=Contents)
+    return {}
 
 
 def key_of(fleet: str) -> str:

@@ -112,13 +112,6 @@ class SharedFile(Generic[Contents]):
                 found = None
             self._stamp = _stamp(replace_file(self.path, msgspec.json.encode(changed(found))))
 
-    def remove(self) -> None:
-        """Remove it. Raises OSError."""
-        if self.path.exists():
-            with self._locked():
-                self.path.unlink(missing_ok=True)
-        self._stamp = None
-
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Locked against other workers, or after a short wait without the lock. Raises OSError."""

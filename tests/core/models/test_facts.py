@@ -108,6 +108,22 @@ def test_what_has_lapsed_is_kept_for_the_next_search_and_forgotten_after_a_month
     assert facts.kept(rows, facts.KEPT_SECONDS) == facts.kept(rows, -facts.DAY) == {}
 
 
+def test_what_is_forgotten_on_purpose_is_forgotten_whoever_tells_of_it_and_later_lessons_count():
+    row, other = Key("m", "a", facts.WINDOW), Key("n", "a", facts.WINDOW)
+    rows = {row: Lesson(8, 50.0), other: Lesson(9, 50.0)}
+    for model, left in (("m", {other}), ("", set())):
+        mark = facts.forgetting(rows, 50.0, model)
+        for found in (facts.joined(rows, mark), facts.joined(mark, rows)):
+            assert facts.in_force(facts.kept(found, 60.0), 60.0).keys() == left
+        later = {row: Lesson(7, 50.1)}
+        assert facts.in_force(facts.kept(facts.joined(mark, later), 60.0), 60.0) == later
+
+
+def test_what_a_clock_that_was_ahead_has_dated_is_forgotten_on_purpose_as_well():
+    rows = {Key("m", "a", facts.WINDOW): Lesson(8, 90.0)}
+    assert facts.in_force(facts.kept({**rows, **facts.forgetting(rows, 50.0, "m")}, 60.0), 60.0) == {}
+
+
 SIZES = st.integers(1_000, 2_000_000)
 SHARES = st.floats(0.55, 1.0)
 """Sizes relative to the guess that a plan uses: it is cut to the low mark, and grows from there."""

@@ -216,7 +216,7 @@ async def test_the_last_lesson_is_published_at_the_end_and_what_is_forgotten_on_
         assert two.window() == 8_192
         assert forget_everywhere(SecretStr(server.url), FLEET) is None
         await asyncio.gather(one.comes_to(None), two.comes_to(None))
-        assert Learning(tmp_path / "one", UPSTREAM).known == {}
+        assert Learning(tmp_path / "one", UPSTREAM).models == ()
         returning = Replica(tmp_path / "gone", server)
         assert returning.window() == 8_192
         async with running(returning):
