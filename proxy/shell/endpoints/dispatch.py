@@ -38,7 +38,7 @@ from proxy.shell.relay import (
 )
 from proxy.shell.resources import Kept, Share, UnderWay, logger, write_lines_for
 from proxy.shell.telemetry import RequestRecord
-from proxy.shell.upstream import Headers, UpstreamResponse, WholePath, header
+from proxy.shell.upstream import Headers, WholePath, header
 from proxy.wire import DEFAULT, WIRES, PathMatch, Wire, match_path, strange_prefix, wire_beside, wire_over
 
 _DOT_SEGMENT: Final = re.compile(r"[/\\]\.{1,2}(?:[/\\;]|$)")
@@ -108,7 +108,6 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
     record = services.recorder.begin(request_id.decode(), headers)
     record.api = wire.api
     sender = ResponseSender(send, request_id, wire, record.headers)
-    served: Served | None = None
     share = Share(services.workload)
     kept = Kept(services.room, share, record.request_id)
     most_bytes, pause_seconds = services.server.max_body_bytes, services.server.body_timeout_seconds
@@ -116,29 +115,27 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
     try:
         received = Received(await read_body(Request(scope, receive), most_bytes, pause_seconds, share))
         record.note_body(len(received.body))
-        async with until_client_leaves(receive) as stop_watching:
+        async with until_client_leaves(receive, has_all=sender.is_whole):
             route = await services.routes.of(wire, headers, received.body, matched.model)
             record.note_route(route.name)
             served = await _served(scope, route, received, kept, record, sender)
-            await sender.pass_on(_of_known_path(served.response, scope, wire, route), stop_watching)
-            _note_end(record, served, sender, wire, route)
+            sender.answer = served.response
+            _check_path(served.response, scope, wire, route)
+            await sender.pass_on()
+        _note_end(record, served, sender, wire, route)
     except asyncio.CancelledError:
         record.note_error(ServerStopping("the proxy was stopped before the response was complete"))
         raise
     except Exception as error:
-        if served is not None and sender.has_satisfied(error):
-            _note_end(record, served, sender, wire, route)
-        else:
-            record.note_error(failure := reported(error, record.request_id))
-            await sender.refuse(failure)
+        record.note_error(failure := reported(error, record.request_id))
+        await sender.refuse(failure)
     finally:
         UnderWay.count -= 1
         kept.close()
         share.release()
         record.status, record.answer_bytes = 200 if sender.is_committed else sender.status, sender.sent_bytes
         services.recorder.finish(record)
-        if served is not None:
-            await sender.let_go(served.response)
+        await sender.let_go()
 
 
 def _asked(scope: Scope) -> tuple[Services, PathMatch]:
@@ -182,10 +179,10 @@ def _note_end(record: RequestRecord, served: Served, sender: ResponseSender, wir
         record.note_end(sender.status, kind, ends_in_error=bool(error))
 
 
-def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route) -> AnyResponse:
-    """The response. Raises UnknownPath if the upstream knows no such path, unless its 404 is about the model."""
+def _check_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route) -> None:
+    """Raise UnknownPath if the upstream knows no such path, unless its 404 is about the model."""
     if response.status != 404 or not isinstance(response, PeekedResponse):
-        return response
+        return
     prefix = strange_prefix(raw_path(scope), route.upstream.base_path)
     if prefix and not _OF_MODEL.search(response.evidence):
         host = header(scope["headers"], b"host").decode("latin-1") or "HOST:PORT"
@@ -194,7 +191,6 @@ def _of_known_path(response: AnyResponse, scope: Scope, wire: Wire, route: Route
             f"the upstream has nothing at this path (404): if {prefix} is only the place of this proxy behind another "
             f"one, that one must remove it, or the base URL do without it: http://{host}{path}"
         )
-    return response
 
 
 async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
@@ -210,27 +206,23 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
         body = pieces_of(Request(scope, receive), pause_seconds, arrived=arrived)
     else:
         arrived.set()
-    answer: UpstreamResponse | None = None
     try:
-        async with until_client_leaves(receive, arrived) as stop_watching:
+        async with until_client_leaves(receive, arrived, sender.is_whole):
             if len(services.routes.all) > 1 and asks_for_models(scope):
                 listed = await models_of(services.routes, headers)
-                stop_watching()
                 answered = {"x-request-id": request_id.decode()}
                 await Response(listed, headers=answered, media_type="application/json")(scope, receive, send)
                 return
             route = _route_beside(services.routes, scope)
-            answer = await route.relay.pass_through(scope["method"], _target(scope, route), headers, body, wire)
-            await sender.pass_on(answer, stop_watching)
+            sender.answer = await route.relay.pass_through(scope["method"], _target(scope, route), headers, body, wire)
+            await sender.pass_on()
     except Exception as error:
-        if not sender.has_satisfied(error):
-            failure = reported(error, request_id.decode())
-            about = {"method": scope["method"], "path": scope["path"][:200]}
-            logger().warning("passthrough_failed", **about, code=failure.code, problem=failure.message)
-            await sender.refuse(failure)
+        failure = reported(error, request_id.decode())
+        about = {"method": scope["method"], "path": scope["path"][:200]}
+        logger().warning("passthrough_failed", **about, code=failure.code, problem=failure.message)
+        await sender.refuse(failure)
     finally:
-        if answer is not None:
-            await sender.let_go(answer)
+        await sender.let_go()
 
 
 def _check(services: Services, scope: Scope, matched: PathMatch | None) -> None:

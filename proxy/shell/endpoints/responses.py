@@ -62,6 +62,8 @@ class ResponseSender(Struct, eq=False):
     _wire: Wire = DEFAULT
     _own: Callable[[], Headers] = list
     """Returns the proxy's own headers."""
+    answer: AnyResponse | None = None
+    """The upstream's; closed by `let_go`."""
     status: int = 0
     """Status of the response; 0 until it is decided."""
     is_committed: bool = False
@@ -75,14 +77,9 @@ class ResponseSender(Struct, eq=False):
     """Held while the head of such a body is sent."""
     _is_read: bool = False
 
-    @property
     def is_whole(self) -> bool:
         """Whether the client has all of a streamed response, however its connection or the upstream's ends."""
         return self._wire.is_complete(self.last.joined)
-
-    def has_satisfied(self, error: Exception) -> bool:
-        """True if the client left with all that it wanted."""
-        return isinstance(error, ClientLeft) and self.is_whole
 
     async def pass_early(self, headers: Headers, piece: bytes) -> None:
         """Pass on what the upstream sends before any content. `headers` are for a client that has none yet."""
@@ -102,8 +99,10 @@ class ResponseSender(Struct, eq=False):
             if wanted():
                 await self.pass_early(head, framing.comment)
 
-    async def pass_on(self, answer: AnyResponse, stop_watching: Callable[[], object]) -> None:
+    async def pass_on(self) -> None:
         """Forward the upstream's response, each piece as it arrives."""
+        answer = self.answer
+        assert answer is not None, "there is one"
         self.status = answer.status
         whole = answer.held if isinstance(answer, PeekedResponse) and answer.is_whole else None
         if not self.is_committed:
@@ -118,22 +117,22 @@ class ResponseSender(Struct, eq=False):
                     await self._send({"type": "http.response.body", "body": piece, "more_body": True})
                     self.last.add(piece)
             except UpstreamError:
-                if not self.is_whole:
+                if not self.is_whole():
                     raise
         self._is_read, body = True, whole or b""
         self.sent_bytes += len(body)
-        stop_watching()
         await self._send({"type": "http.response.body", "body": body})
         if body:
             self.last.add(body)
 
-    async def let_go(self, answer: AnyResponse) -> None:
-        """Close a response; if its client left with all of it, only when the body is over."""
-        try:
-            if not self._is_read and self.is_whole:
-                await answer.drain()
-        finally:
-            await answer.aclose()
+    async def let_go(self) -> None:
+        """Close the response; if its client left with all of it, only when the body is over."""
+        if self.answer is not None:
+            try:
+                if not self._is_read and self.is_whole():
+                    await self.answer.drain()
+            finally:
+                await self.answer.aclose()
 
     async def refuse(self, error: ProxyError) -> None:
         """An error in the wire's shape; nothing if the response has begun, so that the server breaks it off."""

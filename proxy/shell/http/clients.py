@@ -17,13 +17,13 @@ STATE_KEY: Final = "connections"
 
 @contextlib.asynccontextmanager
 async def until_client_leaves(
-    receive: Receive, after: asyncio.Event | None = None
-) -> AsyncIterator[Callable[[], object]]:
-    """Run the block, and raise ClientLeft in it when the client leaves. Messages are received meanwhile and thrown
-    away, so watching begins only when the body has been read: at once, or `after` the event that signals it.
+    receive: Receive, after: asyncio.Event | None = None, has_all: Callable[[], bool] = lambda: False
+) -> AsyncIterator[None]:
+    """Run the block, and end it when the client leaves. Messages are received meanwhile and thrown away, so watching
+    begins only when the body has been read: at once, or `after` the event that signals it.
 
-    Yields a function that ends the watch, to be called before the last byte of the response is sent: servers report the
-    end of a response with the same message as a client's departure.
+    Servers report the end of a response with the same message as a departure, so the block must not await anything
+    after the last byte. Raises ClientLeft unless the client `has_all` that it wanted.
     """
     task, has_left = asyncio.current_task(), False
     assert task is not None, "runs inside a task"
@@ -39,11 +39,12 @@ async def until_client_leaves(
 
     watching = asyncio.create_task(watch())
     try:
-        yield watching.cancel
+        yield
     except asyncio.CancelledError:
         if not has_left:
             raise
         task.uncancel()
-        raise ClientLeft("the client closed its connection before the response was complete") from None
+        if not has_all():
+            raise ClientLeft("the client closed its connection before the response was complete") from None
     finally:
         watching.cancel()

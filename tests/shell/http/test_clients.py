@@ -59,14 +59,22 @@ async def test_nothing_is_received_before_the_body_has_been_taken():
             await asyncio.Event().wait()
 
 
-async def test_after_the_release_a_disconnect_means_nothing():
-    receive = Receiving()
-    async with until_client_leaves(receive) as stop_watching:
-        await asyncio.sleep(0)
-        stop_watching()
+async def test_a_client_that_leaves_with_all_that_it_wanted_only_ends_the_block():
+    receive, done = Receiving(), []
+    async with until_client_leaves(receive, has_all=lambda: True):
         receive.leave()
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await asyncio.Event().wait()
+        done.append("more")
+    assert (done, asyncio.current_task().cancelling()) == ([], 0)
+
+
+async def test_the_end_of_a_response_which_servers_report_as_a_departure_is_none():
+    receive = Receiving()
+    async with until_client_leaves(receive):
+        await asyncio.sleep(0)
+        receive.leave()  # as the last byte is sent
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 async def test_a_cancellation_from_elsewhere_stays_one():
