@@ -86,14 +86,6 @@ class Connection(HttpToolsProtocol):
         self._body_bytes = self._content_bytes = 0
         """Size of this body: as received, and without the framing of its chunks."""
 
-    # What a cycle does with its transport.
-
-    def write(self, data: bytes) -> None:
-        self.transport.write(data)
-
-    def is_closing(self) -> bool:
-        return self.transport.is_closing()
-
     def close(self) -> None:
         """End the connection behind a response: at once, or with time to read it if its request is still arriving."""
         if self._is_in_body and self.cycle is self._served:
@@ -109,6 +101,7 @@ class Connection(HttpToolsProtocol):
             idle.transport.close()
             is_full = False
         super().connection_made(transport)
+        self.write, self.is_closing = transport.write, transport.is_closing  # which a cycle calls, as it does `close`
         if is_full:
             self._refuse(TooManyConnections(f"all {most:,} connections are taken (server.max_connections)"))
         else:
@@ -308,20 +301,14 @@ class Connection(HttpToolsProtocol):
     def _stop_waiting(self) -> None:
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
-            self.timeout_keep_alive_task = None
 
 
 def _send_without_chunks(cycle: RequestResponseCycle) -> None:
-    """Have a response without a length end with its connection, as the client knows no chunks (RFC 9112 6.1)."""
-    send, is_measured = cycle.send, False
+    """Have a response end with its connection, stated length or not, as the client knows no chunks (RFC 9112 6.1)."""
+    send = cycle.send
 
     async def send_unframed(message: Any) -> None:
-        nonlocal is_measured
-        if message["type"] == "http.response.start":
-            is_measured = any(name.lower() == b"content-length" for name, _ in message.get("headers", ()))
-            cycle.chunked_encoding = None if is_measured else False
-        elif not is_measured:
-            cycle.expected_content_length = len(message.get("body", b""))
+        cycle.chunked_encoding, cycle.expected_content_length = False, len(message.get("body", b""))
         await send(message)
 
     cycle.send = send_unframed  # type: ignore[method-assign] # which `run_asgi` gives to the application

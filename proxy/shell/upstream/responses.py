@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import ssl
 from collections.abc import AsyncIterator
 from typing import Final, Self, TypeAlias
 
@@ -151,22 +152,23 @@ class UpstreamResponse(Struct, eq=False):
 
 def cause(error: Exception) -> str:
     """The cause, in words of the operating system or as the error's name: other texts may quote the URL or a header."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError) and error.errno != errno.ETIMEDOUT:
-        return NO_SUCH_HOST
-    if isinstance(error, aiohttp.ClientConnectorSSLError) and getattr(error.__cause__, "reason", "") in _NO_TLS:
-        return SPEAKS_NO_TLS
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        found = getattr(error, "certificate_error", error)
-        return f"{UNTRUSTED}: {getattr(found, 'verify_message', type(found).__name__)}"
-    is_refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED  # asyncio's text for it says less
-    if isinstance(error, aiohttp.ClientConnectorError) and error.strerror and not is_refused:
-        return str(error.strerror)
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    if isinstance(error, HttpProcessingError | aiohttp.ClientResponseError):
-        return "its response is not valid HTTP"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "it is incomplete, or not valid HTTP"
-    if isinstance(error, aiohttp.ClientConnectionError):
-        return CLOSED
+    match error:
+        case aiohttp.ClientConnectorDNSError(errno=number) if number != errno.ETIMEDOUT:
+            return NO_SUCH_HOST
+        case aiohttp.ClientConnectorSSLError(__cause__=ssl.SSLError(reason=reason)) if reason in _NO_TLS:
+            return SPEAKS_NO_TLS
+        case aiohttp.ClientConnectorCertificateError(certificate_error=found):
+            return f"{UNTRUSTED}: {getattr(found, 'verify_message', type(found).__name__)}"
+        case OSError(errno=errno.ECONNREFUSED as number):  # asyncio's text for it says less
+            return os.strerror(number)
+        case aiohttp.ClientConnectorError(strerror=str(said)) if said:
+            return said
+        case OSError(errno=int(number)) if number:
+            return os.strerror(number)
+        case HttpProcessingError() | aiohttp.ClientResponseError():
+            return "its response is not valid HTTP"
+        case aiohttp.ClientPayloadError():
+            return "it is incomplete, or not valid HTTP"
+        case aiohttp.ClientConnectionError():
+            return CLOSED
     return type(error).__name__
