@@ -14,7 +14,6 @@ import datetime
 import os
 import re
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -30,7 +29,7 @@ from proxy.shell.artifacts import (
     ArtifactTools,
     PrivateFolder,
     TenantNames,
-    artifact_of,
+    artifacts_in,
     create_folder,
     create_tenants,
     is_artifact,
@@ -48,7 +47,7 @@ def artifacts(settings: Settings, options: argparse.Namespace) -> int:
     folder = create_folder(settings)
     try:
         missing = [name for name in options.names if not _removed(folder, name)] if options.do == "rm" else []
-        found = sorted(_found(folder), key=lambda one: -one["used"]) if options.do == "ls" else []
+        found = _found(folder) if options.do == "ls" else []
     except TROUBLE as error:
         return complain(f"{folder.address} cannot be used: {reason_of(error)}")
     if options.do == "rm":
@@ -101,20 +100,10 @@ def serve_mcp(settings: Settings) -> int:
     return 0
 
 
-def _found(folder: ArtifactFolder) -> Iterator[dict[str, Any]]:
-    if not folder.is_used():
-        return
-    contents: dict[str, int] = {}
-    used: dict[str, float] = {}
-    for one in folder.listed():
-        belongs = artifact_of(one.key)
-        if belongs is not None:
-            name, is_content = belongs
-            used[name] = max(one.used, used.get(name, 0.0))
-            if is_content:
-                contents[name] = one.size
-    for name, size in contents.items():
-        yield {"id": name, "bytes": size, "used": used[name]}
+def _found(folder: ArtifactFolder) -> list[dict[str, Any]]:
+    """All artifacts, the last used first."""
+    found = sorted(artifacts_in(folder.listed()).items(), key=lambda one: -one[1].used) if folder.is_used() else []
+    return [{"id": name, "bytes": one.size, "used": one.used} for name, one in found if one.size is not None]
 
 
 def _removed(folder: ArtifactFolder, name: str) -> bool:

@@ -1,17 +1,12 @@
-"""Texts to read, a driver that sends a reader the spans that it asks for, and what is read of them."""
+"""Texts to read, their parts, and what is read of them."""
 
 from __future__ import annotations
-
-from collections.abc import Generator
-from typing import TypeVar
 
 from hypothesis import strategies as st
 
 from proxy.core.artifact_reading import Hits, Query, Search, hits_of, read
 from proxy.core.notices import Language
-from proxy.core.text import LineIndex, LineRange, Span
-
-Result = TypeVar("Result")
+from proxy.core.text import BytesOf, LineIndex, LineRange, Span
 
 LINES = st.one_of(
     st.sampled_from([b"", b"a", b"error: b", b"\r", "é\u2028\x85".encode(), b"\xff\xfe", b"x" * 700, b"\x0b\x0c"]),
@@ -31,18 +26,16 @@ def texts(draw: st.DrawFn) -> bytes:
     return text * min(draw(st.sampled_from([1, 1, 1, 40])), max(1, MANY_BLOCKS // (len(text) or 1)))
 
 
-def driven(reader: Generator[Span, bytes, Result], text: bytes, spans: list[Span] | None = None) -> Result:
-    """What a reader returns for a text; the spans that it read are added to a list."""
-    try:
-        span = next(reader)
-        while True:
-            assert 0 <= span[0] < span[1] <= len(text)
-            if spans is not None:
-                spans.append(span)
-            span = reader.send(text[span[0] : span[1]])
-    except StopIteration as done:
-        result: Result = done.value
-        return result
+def bytes_in(text: bytes, spans: list[Span] | None = None) -> BytesOf:
+    """Gives parts of a text; the spans that were read are added to a list."""
+
+    def part(span: Span) -> bytes:
+        assert 0 <= span[0] < span[1] <= len(text)
+        if spans is not None:
+            spans.append(span)
+        return text[span[0] : span[1]]
+
+    return part
 
 
 def hits(
@@ -56,7 +49,7 @@ def hits(
 ) -> Hits:
     """What a search in a text finds."""
     index = index or LineIndex.of_text(text)
-    return driven(hits_of(index, LineRange.parse(wanted), Search(pattern, context, most), max_bytes), text)
+    return hits_of(index, LineRange.parse(wanted), Search(pattern, context, most), bytes_in(text), max_bytes)
 
 
 ARTIFACT = "tool_bash_0123456789abcdef.txt"
@@ -67,6 +60,6 @@ def answer(language: Language = "en", text: bytes = NUMBERED_LINES, **parameters
     """The header of a page of an artifact, and the rest of it."""
     query = Query.parse(parameters)
     assert query is not None
-    page = driven(read(LineIndex.of_text(text), query, ARTIFACT, language), text).decode()
+    page = read(LineIndex.of_text(text), query, bytes_in(text), ARTIFACT, language).decode()
     header, _, rest = page.partition("\n")
     return header, rest

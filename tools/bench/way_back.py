@@ -16,10 +16,9 @@ import json
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.artifact_reading import (
@@ -36,7 +35,7 @@ from proxy.core.artifact_reading import (
 )
 from proxy.core.compaction import Pipeline, Progress, plan
 from proxy.core.conversation import Conversation, Size
-from proxy.core.text import LineIndex, LineRange, Span, jsontext, names_in
+from proxy.core.text import BytesOf, LineIndex, LineRange, jsontext, names_in
 from proxy.core.tokens import ByteClassCounter
 from proxy.wire.chat_completions import ChatMessage
 from tools.bench.fidelity import Chat, History, lines_of
@@ -51,7 +50,6 @@ _SEARCHES = 3
 """Names that it searches for, the longest first."""
 _PAGE_BYTES = 5_400
 """A page in a window of 8 000 tokens."""
-Page = TypeVar("Page")
 _NAMED = re.compile(ARTIFACT_NAME)
 _COUNTER = ByteClassCounter()
 
@@ -130,8 +128,8 @@ def _search(fetch: Fetch, name: str, chain: Sequence[str], store: Mapping[str, b
     search = Search(re.escape(name), 0)
     for artifact in chain:
         content, lost = store[artifact], LostMessages.read(store[artifact])
-        reading = hits_of(LineIndex.of_text(content), LineRange(2 if lost else 1), search, _PAGE_BYTES)
-        hits = _driven(reading, content)
+        lines = LineRange(2 if lost else 1)
+        hits = hits_of(LineIndex.of_text(content), lines, search, _bytes_in(content), _PAGE_BYTES)
         matches += matches_in(artifact, hits.text.decode(), "a tool", lost)
     _, page = page_of_matches(Searched(matches, chain[0], len(chain)), search, "en", _PAGE_BYTES)
     fetch.show(Query(search=search), page)
@@ -173,20 +171,13 @@ def _show(fetch: Fetch, artifact: str, content: bytes, query: Query) -> None:
         return
     fetch.asked.add((artifact, query))
     text = content if query.pointer is None else part_at(content, query.pointer)
-    page = _driven(read(LineIndex.of_text(text), query, artifact, "en"), text) if text else b""
+    page = read(LineIndex.of_text(text), query, _bytes_in(text), artifact, "en") if text else b""
     shown = page.decode()
     fetch.show(query, shown if query.search is None else re.sub(r"^\d+[-:]", "", shown, flags=re.MULTILINE))
 
 
-def _driven(reading: Generator[Span, bytes, Page], text: bytes) -> Page:
-    """What a reader makes of a text."""
-    try:
-        begin, end = next(reading)
-        while True:
-            begin, end = reading.send(text[begin:end])
-    except StopIteration as stopped:
-        page: Page = stopped.value
-        return page
+def _bytes_in(text: bytes) -> BytesOf:
+    return lambda span: text[span[0] : span[1]]
 
 
 def measure(conversations: Iterable[Iterable[Turn]], pipeline: Pipeline) -> Journeys:

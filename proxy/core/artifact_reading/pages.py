@@ -6,7 +6,7 @@ of how much, and names the next page: besides the artifact's name, it holds only
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -15,10 +15,10 @@ from proxy.core.artifact_reading.search import CONTEXT, HITS, MAX_POINTER_CHARAC
 from proxy.core.notices import FOUND, PAGES, Language, headed, say
 from proxy.core.text import (
     PAGE_BYTES,
+    BytesOf,
     LineIndex,
     LineRange,
     Page,
-    Span,
     page_of,
 )
 from proxy.errors import BadArtifactQuery
@@ -110,18 +110,17 @@ class Query(Struct, frozen=True):
 
 
 def read(
-    index: LineIndex, query: Query, name: str, language: Language, max_bytes: int = PAGE_BYTES
-) -> Generator[Span, bytes, bytes]:
-    """A page with its header, of about `max_bytes`: yields the spans of the text that it has to read, is sent their
-    bytes, and returns the page.
+    index: LineIndex, query: Query, bytes_of: BytesOf, name: str, language: Language, max_bytes: int = PAGE_BYTES
+) -> bytes:
+    """A page with its header, of about `max_bytes`, of a text whose parts `bytes_of` gives.
 
     A TimeoutError instead of bytes ends a search. Raises RangeOutside.
     """
     wanted, max_bytes = query.lines or LineRange(1), min(max_bytes, query.max_bytes)
     if query.search is not None:
-        hits: Hits = yield from hits_of(index, wanted, query.search, max_bytes)
+        hits = hits_of(index, wanted, query.search, bytes_of, max_bytes)
         return hits_header(hits, name, language).encode() + hits.text
-    page: Page = yield from page_of(index, wanted, max_bytes)
+    page = page_of(index, wanted, bytes_of, max_bytes)
     return page_header(page, name, language).encode() + page.text
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
-from proxy.core.text import PAGE_BYTES, Discreet, LineIndex, LineRange, Span, begin_of, jsontext, whole_characters
+from proxy.core.text import PAGE_BYTES, BytesOf, Discreet, LineIndex, LineRange, begin_of, jsontext, whole_characters
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 MAX_PATTERN_CHARACTERS: Final = 500
@@ -202,17 +202,17 @@ class Hits(Discreet, frozen=True):
 
 
 def hits_of(
-    index: LineIndex, wanted: LineRange, search: Search, max_bytes: int = PAGE_BYTES
-) -> Generator[Span, bytes, Hits]:
-    """The hits in a range of lines: yields the spans that it has to read, is sent their bytes, and returns the hits.
+    index: LineIndex, wanted: LineRange, search: Search, bytes_of: BytesOf, max_bytes: int = PAGE_BYTES
+) -> Hits:
+    """The hits in a range of lines of a text whose parts `bytes_of` gives.
 
     A TimeoutError instead of bytes ends the search there. Raises RangeOutside.
     """
     wanted = wanted.within(index.total_lines)
     first, last = wanted.first, wanted.last or wanted.first
-    (start, _), end = (yield from begin_of(index, first, 0)), index.size
+    (start, _), end = begin_of(index, first, bytes_of), index.size
     if last < index.total_lines:
-        end, _ = yield from begin_of(index, last + 1, 0)
+        end, _ = begin_of(index, last + 1, bytes_of)
     line, offset, held = first, wanted.skipped_bytes, b""
     at = start + offset
     if at > end:
@@ -222,7 +222,7 @@ def hits_of(
     listing = _Listing(search, max_bytes)
     while at < end and listing.stopped is None:
         try:
-            read = yield at, min(end, at + _READ_BYTES)
+            read = bytes_of((at, min(end, at + _READ_BYTES)))
         except TimeoutError:
             listing.stopped = line, offset + fresh
             break

@@ -8,6 +8,7 @@ from proxy.core.text.jsontext import Path, Raw
 from proxy.core.text.lines import (
     BLOCK_BYTES,
     PAGE_BYTES,
+    BytesOf,
     LineIndex,
     LineRange,
     Page,
@@ -25,6 +26,7 @@ __all__ = [
     "HEAD_SHARE",
     "MAX_RESCUED_LINES",
     "PAGE_BYTES",
+    "BytesOf",
     "Direction",
     "Discreet",
     "Excerpt",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -74,6 +74,8 @@ _WANTED: Final = re.compile(
     r"(?P<first>[0-9]{1,12})(?::(?P<skipped>[0-9]{1,12}))?(?P<open>-(?P<last>[0-9]{1,12})?)?|-(?P<end>[0-9]{1,12})"
 )
 _FORMS: Final = "`400-480`, `400-`, `400`, `-80` for the last 80, or `5:48000-80` to begin at byte 48000 of line 5"
+BytesOf: TypeAlias = Callable[[Span], bytes]
+"""Reads a part of a text; may raise TimeoutError where a search ends early."""
 
 
 class LineRange(Struct, frozen=True):
@@ -173,22 +175,22 @@ class Page(Discreet, frozen=True):
     """Bytes of its first line before the page."""
 
 
-def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) -> Generator[Span, bytes, Page]:
-    """A page: yields the spans that it has to read, is sent their bytes, and returns the page. Raises RangeOutside.
+def page_of(index: LineIndex, wanted: LineRange, bytes_of: BytesOf, max_bytes: int = PAGE_BYTES) -> Page:
+    """A page of a text whose parts `bytes_of` gives. Raises RangeOutside.
 
     It reads at most one span of a block and a page, whatever the size of the text.
     """
     wanted = wanted.within(index.total_lines)
     first, last = wanted.first, wanted.last or wanted.first
-    start, window = yield from begin_of(index, first, max_bytes)
+    start, window = begin_of(index, first, bytes_of, max_bytes)
     if wanted.skipped_bytes:
         end = index.size
         if first < index.total_lines:
-            end, _ = yield from begin_of(index, first + 1, 0)
+            end, _ = begin_of(index, first + 1, bytes_of)
         if start + wanted.skipped_bytes >= end:
             raise RangeOutside(f"line {first:,} has only {end - start:,} bytes", param="lines")
         start += wanted.skipped_bytes
-        window = yield start, min(index.size, start + max_bytes)
+        window = bytes_of((start, min(index.size, start + max_bytes)))
     text = _first_lines(window[:max_bytes], last - first + 1)
     stop = start + len(text)
     if not text.endswith(b"\n") and stop < index.size:
@@ -205,10 +207,10 @@ def page_of(index: LineIndex, wanted: LineRange, max_bytes: int = PAGE_BYTES) ->
     return Page(text, first, shown_last, following, cut, index.total_lines, index.size, wanted.skipped_bytes)
 
 
-def begin_of(index: LineIndex, line: int, more_bytes: int) -> Generator[Span, bytes, tuple[int, bytes]]:
+def begin_of(index: LineIndex, line: int, bytes_of: BytesOf, more_bytes: int = 0) -> tuple[int, bytes]:
     """Where a line begins, and the bytes from there on: at least `more_bytes` if there are as many."""
     block, before = index.block_of(line)
-    window = yield block, min(index.size, block + BLOCK_BYTES + more_bytes)
+    window = bytes_of((block, min(index.size, block + BLOCK_BYTES + more_bytes)))
     at = 0
     for _ in range(before):
         at = window.index(b"\n", at) + 1

@@ -20,7 +20,7 @@ from proxy.shell.artifacts.folder import (
 )
 from proxy.shell.artifacts.places import create_folder, unwritable
 from proxy.shell.artifacts.reader import ArtifactReader, ArtifactStat, Stored
-from proxy.shell.artifacts.store import ArtifactStore, sweep
+from proxy.shell.artifacts.store import ArtifactStore, artifacts_in, sweep
 from proxy.shell.artifacts.tenants import KEY_HEADERS, Tenants, create_tenants, look_after, with_secret
 from proxy.shell.artifacts.tools import (
     ArtifactsByHash,
@@ -55,6 +55,7 @@ __all__ = [
     "Tenants",
     "ToolText",
     "artifact_of",
+    "artifacts_in",
     "create_folder",
     "create_tenants",
     "finding_key",

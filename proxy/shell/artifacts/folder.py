@@ -222,23 +222,18 @@ def is_artifact(name: str) -> bool:
     return _ARTIFACT.fullmatch(name) is not None
 
 
-def artifact_of(key: str) -> tuple[str, bool] | None:
-    """The artifact, or the address, that an object belongs to, and whether the object is the content; None for a
-    foreign object."""
-    if (finding := _FINDING.fullmatch(key)) is not None:
-        return finding["address"], False
-    found = _KEY.fullmatch(key)
-    return None if found is None else (found["content"] or found["described"], found["content"] is not None)
+def artifact_of(key: str) -> tuple[str, bool, str]:
+    """The artifact, or the address, that an object belongs to, whether the object is the content, and the tenant that
+    brought it if the object describes it; all empty for a foreign object.
 
-
-def brought_by(key: str) -> tuple[str, str] | None:
-    """The artifact that an object describes, and the tenant that brought it; None for any other object.
-
-    >>> brought_by(".meta/tool_Read_0123456789abcdef.txt.5eed.json")
-    ('tool_Read_0123456789abcdef.txt', '5eed')
+    >>> artifact_of(".meta/tool_Read_0123456789abcdef.txt.5eed.json")
+    ('tool_Read_0123456789abcdef.txt', False, '5eed')
     """
     found = _KEY.fullmatch(key)
-    return None if found is None or found["tenant"] is None else (found["described"], found["tenant"])
+    if found is not None:
+        return found["content"] or found["described"], found["content"] is not None, found["tenant"] or ""
+    finding = _FINDING.fullmatch(key)
+    return "" if finding is None else finding["address"], False, ""
 
 
 def reason_of(error: Exception) -> str:

@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
@@ -38,7 +38,7 @@ from proxy.core.artifact_reading import (
     read,
 )
 from proxy.core.notices import Language
-from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, LineIndex, LineRange, Span
+from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, BytesOf, LineIndex, LineRange, Span
 from proxy.errors import ArtifactNotFound, ArtifactStoreUnavailable, BadArtifactQuery
 from proxy.shell.artifacts.folder import (
     META,
@@ -47,8 +47,9 @@ from proxy.shell.artifacts.folder import (
     ArtifactFolder,
     Metadata,
     NoAnswer,
-    brought_by,
+    artifact_of,
     index_key,
+    is_artifact,
     metadata_key,
     reason_of,
 )
@@ -141,15 +142,15 @@ class ArtifactReader:
         self._finders = Threads(folder.at_once, "artifact-finding")
         """A find reads one small object, and a request may need many; reading takes memory."""
 
-    async def find(self, name: str, tenant: str | None, *, is_use: bool = True) -> Stored:
-        """An artifact by its name. `tenant` None: of any tenant. `is_use`: whether its retention time starts again.
-        Raises ArtifactError.
+    async def find(self, name: str, *tenants: str | None, is_use: bool = True) -> Stored:
+        """An artifact by its name, of the first of these tenants that has it; None: of any tenant. `is_use`: whether
+        its retention time starts again. Raises ArtifactError.
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
         self._check_store_responds()
         with self._mapped_errors(is_find=True):
-            return await self._finders.run(_WHOLE_SECONDS, partial(self._find, name, tenant, is_use))
+            return await self._finders.run(_WHOLE_SECONDS, partial(self._find, name, tenants, is_use=is_use))
 
     async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
         """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
@@ -265,30 +266,27 @@ class ArtifactReader:
         except TROUBLE as error:
             raise ArtifactStoreUnavailable(f"the artifact cannot be read: {reason_of(error)}") from None
 
-    def _find(self, name: str, tenant: str | None, is_use: bool) -> Stored:
-        try:
-            notes = [metadata_key(name, tenant)] if tenant is not None else self._notes_of(name)
-        except ValueError:
-            raise FileNotFoundError from None
-        for note in notes:
-            written, used = self._folder.get(note)
-            idle_seconds = self._clock() - used
-            if idle_seconds > self._retention_seconds:
-                continue
-            if is_use and idle_seconds >= TOUCH_SECONDS:
-                with contextlib.suppress(*TROUBLE):  # a store that is read-only still serves its readers
-                    self._folder.put(note, written)
-            return Stored(name, msgspec.json.decode(written, type=Metadata), tenant)
+    def _find(self, name: str, tenants: Sequence[str | None], *, is_use: bool) -> Stored:
+        for note, tenant in self._notes_of(name, tenants):
+            with contextlib.suppress(FileNotFoundError):
+                written, used = self._folder.get(note)
+                idle_seconds = self._clock() - used
+                if idle_seconds > self._retention_seconds:
+                    continue
+                if is_use and idle_seconds >= TOUCH_SECONDS:
+                    with contextlib.suppress(*TROUBLE):  # a store that is read-only still serves its readers
+                        self._folder.put(note, written)
+                return Stored(name, msgspec.json.decode(written, type=Metadata), tenant)
         raise FileNotFoundError
 
-    def _notes_of(self, name: str) -> list[str]:
-        """Keys of its metadata, of all tenants, the newest first. Raises ValueError for an invalid name of an
-        artifact."""
-        beginning = metadata_key(name, "x").removesuffix("x.json")
-        if not self._folder.is_used():
-            return []
-        found = sorted(self._folder.listed(beginning), key=lambda one: -one.used)
-        return [one.key for one in found if one.key != index_key(name)]
+    def _notes_of(self, name: str, tenants: Sequence[str | None]) -> Iterator[tuple[str, str | None]]:
+        """Keys of its metadata, tenant by tenant; those of any tenant the newest first."""
+        for tenant in tenants if is_artifact(name) else ():
+            if tenant is not None:
+                yield metadata_key(name, tenant), tenant
+            elif self._folder.is_used():
+                found = sorted(self._folder.listed(f"{META}/{name}."), key=lambda one: -one.used)
+                yield from ((one.key, None) for one in found if one.key != index_key(name))
 
     def _newest(self, tenants: frozenset[str | None], beginning: str) -> list[str]:
         if not self._folder.is_used():
@@ -296,9 +294,9 @@ class ArtifactReader:
         oldest = self._clock() - self._retention_seconds
         used: dict[str, float] = {}
         for one in itertools.islice(self._folder.listed(f"{META}/{beginning}"), MAX_LISTED):
-            brought = brought_by(one.key)
-            if brought is not None and one.used >= oldest and not tenants.isdisjoint((brought[1], None)):
-                used[brought[0]] = max(one.used, used.get(brought[0], 0.0))
+            name, _, tenant = artifact_of(one.key)
+            if tenant and one.used >= oldest and not tenants.isdisjoint((tenant, None)):
+                used[name] = max(one.used, used.get(name, 0.0))
         return sorted(used, key=lambda name: (-used[name], name))
 
     def _searched(
@@ -313,8 +311,11 @@ class ArtifactReader:
         lines, count, read_bytes, total = query.lines, 0, 0, 0
         while waiting:
             name = waiting.popleft()
-            stored = self._found_by_any(name, tenants)
-            if stored is None or not stored.is_text:
+            try:
+                stored = self._find(name, tenants, is_use=False)
+            except FileNotFoundError:
+                continue
+            if not stored.is_text:
                 continue
             read_bytes += stored.size
             if count and (read_bytes > MAX_SEARCHED_BYTES or len(matches) >= MAX_HITS or monotonic() >= reading.ends):
@@ -339,20 +340,25 @@ class ArtifactReader:
         reading.artifact = stored.name
         beginning = text if text is not None else self._bytes(stored, (0, min(stored.size, PIECE_BYTES)))
         lost = LostMessages.read(beginning)
-        if lost is not None and lines is None:
-            lines = LineRange(2)
         search = structs.replace(search, max_hits=MAX_HITS)
         if lost is not None:
+            lines = lines or LineRange(2)
             search = structs.replace(search, context=0, in_json=len(search.pattern) <= MAX_ESCAPED_CHARACTERS)
-        reader = hits_of(index, lines or LineRange(1), search, MAX_HITS_BYTES)
-        bytes_of = partial(self._bytes, stored) if text is None else lambda span: text[span[0] : span[1]]
-        return _driven(reader, bytes_of, reading), lost
+        bytes_of = self._bytes_of(stored, text, reading)
+        return hits_of(index, lines or LineRange(1), search, bytes_of, MAX_HITS_BYTES), lost
 
-    def _found_by_any(self, name: str, tenants: Sequence[str | None]) -> Stored | None:
-        for tenant in tenants:
-            with contextlib.suppress(FileNotFoundError):
-                return self._find(name, tenant, is_use=False)
-        return None
+    def _bytes_of(self, stored: Stored, text: bytes | None, reading: _Reading) -> BytesOf:
+        """Gives parts of an artifact, or of what is in memory of it; ends a search that takes too long."""
+
+        def part(span: Span) -> bytes:
+            found = self._bytes(stored, span) if text is None else text[slice(*span)]
+            try:
+                reading.check()
+            except _TookTooLong:
+                raise TimeoutError from None
+            return found
+
+        return part
 
     def _bytes(self, stored: Stored, span: Span) -> bytes:
         start, stop = span
@@ -372,10 +378,8 @@ class ArtifactReader:
                 )
             text = part_at(self._bytes(stored, (0, stored.size)), query.pointer, reading.check)
             index = LineIndex.of_text(text)
-        reader = read(index, query, stored.name, self._language, max_bytes)
-        if text is not None:
-            return _driven(reader, lambda span: text[span[0] : span[1]], reading.begun())
-        return _driven(reader, lambda span: self._bytes(stored, span), reading.begun())
+        bytes_of = self._bytes_of(stored, text, reading.begun())
+        return read(index, query, bytes_of, stored.name, self._language, max_bytes)
 
     def _index(self, stored: Stored) -> tuple[LineIndex, bytes | None]:
         """Where the lines of a text are, and the text if it was short enough to be read whole."""
@@ -392,7 +396,7 @@ class ArtifactReader:
             self._folder.put(key, msgspec.json.encode(index))
         return index, None
 
-    def _blocks(self, stored: Stored) -> Generator[bytes, None, None]:
+    def _blocks(self, stored: Stored) -> Iterator[bytes]:
         for start in range(0, stored.size, PIECE_BYTES):
             piece = self._bytes(stored, (start, min(stored.size, start + PIECE_BYTES)))
             for at in range(0, len(piece), BLOCK_BYTES):
@@ -426,20 +430,3 @@ class _Reading:
         if monotonic() >= self.ends:
             self.has_ended = True
             raise _TookTooLong
-
-
-def _driven(reader: Generator[Span, bytes, Result], bytes_of: Callable[[Span], bytes], reading: _Reading) -> Result:
-    """Send a reader what it asks for; if that takes too long, tell it to finish."""
-    try:
-        span = next(reader)
-        while True:
-            piece = bytes_of(span)
-            try:
-                reading.check()
-            except _TookTooLong:
-                span = reader.throw(TimeoutError())
-            else:
-                span = reader.send(piece)
-    except StopIteration as done:
-        result: Result = done.value
-        return result

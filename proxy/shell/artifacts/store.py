@@ -38,7 +38,6 @@ from proxy.shell.artifacts.folder import (
     Metadata,
     NoAnswer,
     artifact_of,
-    brought_by,
     index_key,
     metadata_key,
     reason_of,
@@ -337,7 +336,7 @@ class Swept(msgspec.Struct, frozen=True):
     kept_bytes: int = 0
 
 
-class _Found(msgspec.Struct):
+class Found(msgspec.Struct):
     """An artifact, as listed."""
 
     used: float = 0.0
@@ -346,6 +345,8 @@ class _Found(msgspec.Struct):
     """Unix time of the newest note."""
     tenant: str = ""
     """Who made that note; empty if there is none."""
+    size: int | None = None
+    """Bytes of the content; None if it is not there."""
     disk_bytes: int = 0
     keys: list[str] = msgspec.field(default_factory=list)
     """Its objects, the content first: after a crash, the rest is still found by its metadata."""
@@ -367,7 +368,7 @@ def sweep(
 
     Blocks. `listed` is the content of the folder, `now` is Unix time. Raises one of TROUBLE.
     """
-    found = _artifacts(listed, stopped)
+    found = artifacts_in(listed, stopped).values()
     held = Counter[str]()
     for artifact in found:
         held[artifact.tenant] += artifact.disk_bytes
@@ -392,26 +393,26 @@ def _disk_bytes(size: int) -> int:
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
-def _artifacts(listed: Iterable[Listed], stopped: Callable[[], bool]) -> list[_Found]:
-    found: dict[str, _Found] = {}
+def artifacts_in(listed: Iterable[Listed], stopped: Callable[[], bool] = lambda: False) -> dict[str, Found]:
+    """The artifacts to which these objects belong, by their names."""
+    artifacts: dict[str, Found] = {}
     for key, used, size in listed:
         if stopped():
-            return []  # half a list does not say when anything was last used
-        belongs = artifact_of(key)
-        if belongs is None:
+            return {}  # half a list does not say when anything was last used
+        name, is_content, tenant = artifact_of(key)
+        if not name:
             continue
-        name, is_content = belongs
-        artifact = found.setdefault(name, _Found())
+        artifact = artifacts.setdefault(name, Found())
         artifact.used = max(artifact.used, used)
-        note = brought_by(key)
-        if note is not None and used >= artifact.noted:
-            artifact.noted, artifact.tenant = used, note[1]
+        if tenant and used >= artifact.noted:
+            artifact.noted, artifact.tenant = used, tenant
         artifact.disk_bytes += _disk_bytes(size)
         artifact.keys.insert(0 if is_content else len(artifact.keys), key)
-    return list(found.values())
+        artifact.size = size if is_content else artifact.size
+    return artifacts
 
 
-def _remove(folder: ArtifactFolder, artifact: _Found) -> bool:
+def _remove(folder: ArtifactFolder, artifact: Found) -> bool:
     """Delete it unless it was used or removed since it was listed; whether it was deleted.
 
     A worker that uses it in the 100 µs between the check and the removal writes it again with the next request.

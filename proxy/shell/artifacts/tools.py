@@ -8,7 +8,6 @@ bounded in requests and bytes, and are never logged.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -106,7 +105,7 @@ class ArtifactTools:
             query = Query.parse(wanted.parameters) or Query()
             is_search = query.search is not None and query.pointer is None
             if name and not (is_search and name.startswith(MESSAGES)):
-                page = await self._reader.page(await self._found(name, tenants, is_use=True), query, max_bytes)
+                page = await self._reader.page(await self._reader.find(name, *tenants), query, max_bytes)
                 text = quoted(page.decode("utf-8", "replace"), {name})
             if is_search and not text.partition("\n")[2]:
                 names = lost or [name]
@@ -135,12 +134,6 @@ class ArtifactTools:
         header, page = await self._reader.search(names, tenants, query, max_bytes, total)
         return header + quoted(page)
 
-    async def _found(self, name: str, tenants: TenantNames, *, is_use: bool = False) -> Stored:
-        for tenant in tenants[:-1]:
-            with contextlib.suppress(ArtifactNotFound):
-                return await self._reader.find(name, tenant, is_use=is_use)
-        return await self._reader.find(name, tenants[-1], is_use=is_use)
-
     async def _listed(self, names: Sequence[str], tenants: TenantNames) -> str:
         found = await asyncio.gather(*(self._line(name, tenants) for name in names[:MAX_SHOWN]))
         lines = [line for line in found if line]
@@ -148,7 +141,7 @@ class ArtifactTools:
 
     async def _line(self, name: str, tenants: TenantNames) -> str:
         try:
-            known = (await self._found(name, tenants)).metadata
+            known = (await self._reader.find(name, *tenants, is_use=False)).metadata
         except ArtifactNotFound:
             return ""  # removed a moment ago
         return f"{name}  {known.size:,} bytes  {known.media_type}  {known.created}\n"

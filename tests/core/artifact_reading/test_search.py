@@ -7,11 +7,11 @@ import string
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from support.reading_texts import hits, texts
+from support.reading_texts import bytes_in, hits, texts
 from support.work import bytecodes_of
 
 from proxy.core.artifact_reading import Search, hits_of, part_at
-from proxy.core.text import PAGE_BYTES, LineIndex, LineRange
+from proxy.core.text import PAGE_BYTES, LineIndex, LineRange, Span
 from proxy.errors import BadArtifactQuery, RangeOutside
 
 SHOWN_BYTES = 400
@@ -190,13 +190,15 @@ def test_lines_without_a_match_are_passed_over_together_whatever_the_pattern():
 
 def test_a_search_that_runs_out_of_time_says_where_to_continue():
     text = b"no\n" * 400_000
-    reader = hits_of(LineIndex.of_text(text), LineRange(1), Search("yes"))
-    span = next(reader)
-    for _ in range(3):
-        span = reader.send(text[span[0] : span[1]])
-    with pytest.raises(StopIteration) as done:
-        reader.throw(TimeoutError())
-    found = done.value.value
+    spans: list[Span] = []
+    part = bytes_in(text, spans)
+
+    def for_a_while(span):
+        if len(spans) == 3:
+            raise TimeoutError
+        return part(span)
+
+    found = hits_of(LineIndex.of_text(text), LineRange(1), Search("yes"), for_a_while)
     assert (found.count, found.first, found.following) == (0, 1, f"{found.last + 1}-400000")
     assert 3 * found.last > 2 * 256 * 1024 - 10
 

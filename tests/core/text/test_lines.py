@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.reading_texts import driven, texts
+from support.reading_texts import bytes_in, texts
 
 from proxy.core.text import BLOCK_BYTES, PAGE_BYTES, LineIndex, LineRange, last_bytes, page_of, utf8_length
 from proxy.errors import BadArtifactQuery, RangeOutside
@@ -19,7 +19,7 @@ def lines_of(text: bytes) -> list[bytes]:
 
 
 def page(text: bytes, wanted: str, max_bytes: int = PAGE_BYTES, index: LineIndex | None = None):
-    return driven(page_of(index or LineIndex.of_text(text), LineRange.parse(wanted), max_bytes), text)
+    return page_of(index or LineIndex.of_text(text), LineRange.parse(wanted), bytes_in(text), max_bytes)
 
 
 @given(texts())
@@ -64,7 +64,7 @@ def test_the_last_lines_are_counted_from_the_end(text, count):
 def test_a_page_of_a_long_text_takes_one_read_of_a_block_and_a_page():
     text = b"".join(b"line %d\n" % number for number in range(300_000))
     spans: list[tuple[int, int]] = []
-    found = driven(page_of(LineIndex.of_text(text), LineRange.parse("250000-250009")), text, spans)
+    found = page_of(LineIndex.of_text(text), LineRange.parse("250000-250009"), bytes_in(text, spans))
     assert found.text.startswith(b"line 249999\n")
     assert [stop - start for start, stop in spans] == [BLOCK_BYTES + PAGE_BYTES]
 

@@ -31,15 +31,15 @@ NAME = Artifact(b"content", "sh").id
 @given(NAMES, TENANTS)
 def test_every_object_of_an_artifact_names_the_artifact(name, tenant):
     assert is_artifact(name)
-    assert artifact_of(name) == (name, True)
-    assert artifact_of(metadata_key(name, tenant)) == (name, False)
-    assert artifact_of(index_key(name)) == (name, False)
+    assert artifact_of(name) == (name, True, "")
+    assert artifact_of(metadata_key(name, tenant)) == (name, False, tenant)
+    assert artifact_of(index_key(name)) == (name, False, "")
 
 
 @given(st.binary(min_size=32, max_size=32), TENANTS)
 def test_what_became_of_an_address_has_a_key_that_holds_no_address(digest, tenant):
     key = finding_key(digest.hex(), tenant)
-    assert artifact_of(key) == (f"url_{digest.hex()[:32]}", False)
+    assert artifact_of(key) == (f"url_{digest.hex()[:32]}", False, "")
 
 
 @pytest.mark.parametrize(
