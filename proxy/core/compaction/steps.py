@@ -14,7 +14,17 @@ from msgspec import Struct, structs
 from proxy.core.artifact import Artifact
 from proxy.core.compaction.budget import Budget, Mark
 from proxy.core.compaction.window import ContextWindow
-from proxy.core.conversation import TOOL_ROLES, Address, Change, Edit, LocalStep, Reason, ToolExchange, TrackedMessage
+from proxy.core.conversation import (
+    TOOL_ROLES,
+    Address,
+    Change,
+    Edit,
+    LocalStep,
+    Reason,
+    Spot,
+    ToolExchange,
+    TrackedMessage,
+)
 from proxy.core.notices import Notices, is_ours
 from proxy.core.text import ExcerptLimits, utf8_length
 from proxy.core.tokens import Counter
@@ -140,9 +150,8 @@ def _excerpted(
         allowed_bytes -= min(share, length)
         if length > share and last_allowed.get((entry.index, path)) != share:
             last_allowed[entry.index, path] = share
-            edit = shortened_result(
-                entry.index, path, text, entry.tool, structs.replace(limits, max_bytes=share), notices, reason
-            )
+            spot = Spot(entry.index, path, text, entry.tool)
+            edit = shortened_result(spot, structs.replace(limits, max_bytes=share), notices, reason)
             if edit is not None:
                 yield edit
 
@@ -246,7 +255,8 @@ class ShortenOldTexts(Struct, frozen=True):
                     limits = ExcerptLimits(
                         len(text), int(utf8_length(text) * self.keep_share), head_share=TEXT_HEAD_SHARE
                     )
-                    edit = shortened_result(entry.index, path, text, "", limits, self.notices, Reason.LONG_OLD_TEXT)
+                    spot = Spot(entry.index, path, text)
+                    edit = shortened_result(spot, limits, self.notices, Reason.LONG_OLD_TEXT)
                     if edit is not None:
                         yield Change((edit,))
 

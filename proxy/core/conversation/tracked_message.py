@@ -183,6 +183,21 @@ class Edit(Discreet, frozen=True):
     """The limit that the text exceeded, and its value: `tool_output.max_lines=2000`; empty: another reason."""
 
 
+class Spot(Discreet, frozen=True):
+    """A text of a message, and where it stands."""
+
+    message: int
+    """Index in the request as received."""
+    at: Address
+    text: str
+    tool: str = ""
+    """The tool whose result it is."""
+
+    def edited(self, becomes: str, reason: Reason, artifact: Artifact | None = None) -> Edit:
+        """The edit that replaces it."""
+        return Edit(self.message, self.at, becomes, reason, artifact, self.tool, len(self.text), len(becomes))
+
+
 LocalStep: TypeAlias = Callable[[int, Message, str, Notices], Iterator[Edit]]
 """(index, message, name of the tool whose result it is, notices) → edits of that message."""
 

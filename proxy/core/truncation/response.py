@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation import Address, Edit, Reason
+from proxy.core.conversation import Edit, Reason, Spot
 from proxy.core.notices import Notices, Resume, quoted, written_length
 from proxy.core.text import Direction, Excerpt, ExcerptLimits, Raw, count_lines, excerpt, jsontext, utf8_length
 
@@ -74,23 +74,17 @@ def has_its_bulk_in_shape(response: Mapping[str, Raw]) -> bool:
 
 
 def shortened_response(
-    index: int,
-    at: Address,
-    text: str,
+    spot: Spot,
     response: Mapping[str, Raw],
-    tool: str,
     limits: ExcerptLimits,
-    preview_chars: int | None,
     notices: Notices,
     reason: Reason,
+    preview_chars: int | None = None,
 ) -> Edit | None:
     """Keep the shape with a preview of its bulk; None if that would save nothing."""
-    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json")
-    shortening = _Shortening.of(text, response, limits, artifact, notices)
-    shortened = shortening.fitted(preview_chars)
-    if utf8_length(shortened) >= utf8_length(text):
-        return None
-    return Edit(index, at, shortened, reason, artifact, tool, len(text), len(shortened))
+    artifact = Artifact(spot.text.encode("utf-8", "surrogatepass"), spot.tool, "json")
+    shortened = _Shortening.of(spot.text, response, limits, artifact, notices).fitted(preview_chars)
+    return spot.edited(shortened, reason, artifact) if utf8_length(shortened) < utf8_length(spot.text) else None
 
 
 class _Shortening(Struct, frozen=True):

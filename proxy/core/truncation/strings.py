@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation import SYSTEM_ROLES, Argument, Carried, Edit, Item, Message, Parts, Reason, Words
+from proxy.core.conversation import SYSTEM_ROLES, Argument, Carried, Edit, Item, Message, Parts, Reason, Spot, Words
 from proxy.core.notices import Notices
 from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
 from proxy.core.truncation.tool_output import shortened_result
@@ -44,7 +44,7 @@ class CutStrings(Struct, frozen=True):
             if (units := _units(text)) > self.max_chars:
                 most = (self.max_chars - min(self.max_chars // 4, _NOTE_CHARS)) * len(text) // units
                 limits = ExcerptLimits(_NO_OTHER_LIMIT, _NO_OTHER_LIMIT, max_chars=most, head_share=0.5)
-                edit = shortened_result(index, at, text, tool, limits, notices, Reason.LONG_STRING)
+                edit = shortened_result(Spot(index, at, text, tool), limits, notices, Reason.LONG_STRING)
                 if edit is not None:
                     yield structs.replace(edit, limit=limit)
         for argument in message.arguments():
@@ -101,7 +101,7 @@ def shortened_arguments(
         shortened = _cut_text(text, share, note)
     if utf8_length(shortened) >= utf8_length(text):
         return None
-    return Edit(index, argument.at, shortened, reason, artifact, "", len(text), len(shortened))
+    return Spot(index, argument.at, text).edited(shortened, reason, artifact)
 
 
 def _cut(value: Any, share: float, note: str, depth: int) -> Any:

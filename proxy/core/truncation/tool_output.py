@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct, field, structs
 
 from proxy.core.artifact import Artifact
-from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason, Resolved
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Address, Edit, Message, Reason, Resolved, Spot
 from proxy.core.notices import (
     LABEL_REACH,
     NAMES_WORDS_BYTES,
@@ -79,15 +79,13 @@ class SanitiseText(Struct, frozen=True):
         cleaned = [found for found in cleaned if found[3]]
         total = sum(count for *_, count in cleaned)
         for number, (at, text, clean, _) in enumerate(cleaned, 1):
-            if number == len(cleaned) and message.role not in _UNNOTED_ROLES:
-                noted = _noted(clean, notices.replaced(total), message.role, notices.language)
-                yield _edit(index, at, text, noted, tool)
-            else:
-                yield _edit(index, at, text, clean, tool)
+            is_last = number == len(cleaned) and message.role not in _UNNOTED_ROLES
+            shown = _noted(clean, notices.replaced(total), message.role, notices.language) if is_last else clean
+            yield Spot(index, at, text, tool).edited(shown, Reason.SANITISE)
         for at, text in _other_texts(message):
             clean = refused.sub(REPLACEMENT, text)
             if clean != text:
-                yield _edit(index, at, text, clean, tool)
+                yield Spot(index, at, text, tool).edited(clean, Reason.SANITISE)
 
     def clean(self, text: str) -> str:
         """The text without such characters, for words of our own that quote others."""
@@ -97,10 +95,6 @@ class SanitiseText(Struct, frozen=True):
 @functools.cache
 def _refused(kinds: frozenset[Sanitise]) -> re.Pattern[str]:
     return re.compile(f"[{''.join(_CLASSES[kind] for kind in sorted(kinds))}]")
-
-
-def _edit(index: int, at: Address, text: str, clean: str, tool: str) -> Edit:
-    return Edit(index, at, clean, Reason.SANITISE, None, tool, len(text), len(clean))
 
 
 def _noted(text: str, note: str, role: str, language: Language) -> str:
@@ -157,8 +151,9 @@ class TruncateToolOutput(Struct, frozen=True):
             return
         before = ""
         for at, text in message.texts():
+            spot = Spot(index, at, text, tool)
             stays = not may_cut or (is_system and utf8_length(text) < LEAST_SYSTEM_BYTES) or limits.admit(text)
-            edit = None if stays else self._cut(index, at, text, tool, limits, notices)
+            edit = None if stays else self._cut(spot, limits, notices)
             shown = quoted(text, self.resolved) if edit is None else str(edit.becomes)
             if is_split(before, text):
                 before, shown = "", as_text(f"{QUOTED}] {shown}", notices.language)
@@ -166,23 +161,20 @@ class TruncateToolOutput(Struct, frozen=True):
             if edit is not None:
                 yield structs.replace(edit, becomes=shown, after_chars=len(shown))
             elif shown != text:
-                yield Edit(index, at, shown, Reason.QUOTED_NOTICE, None, tool, len(text), len(shown))
+                yield spot.edited(shown, Reason.QUOTED_NOTICE)
 
     def limits_of(self, tool: str) -> ExcerptLimits:
         return self.tools.get(tool, self.limits)
 
-    def _cut(
-        self, index: int, at: Address, text: str, tool: str, limits: ExcerptLimits, notices: Notices
-    ) -> Edit | None:
+    def _cut(self, spot: Spot, limits: ExcerptLimits, notices: Notices) -> Edit | None:
         """The excerpt of a long result; None if it has to stay, or would not be shorter."""
-        found = json_object(text)
+        found = json_object(spot.text)
         if found is not None and asks_to_stay(found):
             return None
-        if tool in self.tools:
+        if spot.tool in self.tools:
             notices = structs.replace(notices, page=PageSize.within(self.limits, limits))
-        reason = Reason.TRUNCATE_TOOL_OUTPUT
-        edit = shortened_result(index, at, text, tool, limits, notices, reason, self.preview_chars)
-        return None if edit is None else structs.replace(edit, limit=self._exceeded(text, tool, limits))
+        edit = shortened_result(spot, limits, notices, Reason.TRUNCATE_TOOL_OUTPUT, self.preview_chars)
+        return None if edit is None else structs.replace(edit, limit=self._exceeded(spot.text, spot.tool, limits))
 
     def _exceeded(self, text: str, tool: str, limits: ExcerptLimits) -> str:
         """The first limit that a text exceeds, as its setting is called."""
@@ -199,30 +191,23 @@ class TruncateToolOutput(Struct, frozen=True):
 
 
 def shortened_result(
-    index: int,
-    at: Address,
-    text: str,
-    tool: str,
-    limits: ExcerptLimits,
-    notices: Notices,
-    reason: Reason,
-    preview_chars: int | None = None,
+    spot: Spot, limits: ExcerptLimits, notices: Notices, reason: Reason, preview_chars: int | None = None
 ) -> Edit | None:
     """An excerpt with a notice instead of a text, in the common shape of a tool response if the text has it; None if
     that would save nothing."""
+    text = spot.text
     response = tool_response(text)
     if response is not None and has_its_bulk_in_shape(response):
-        return shortened_response(index, at, text, response, tool, limits, preview_chars, notices, reason)
+        return shortened_response(spot, response, limits, notices, reason, preview_chars)
     is_json = text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]")
-    artifact = Artifact(text.encode("utf-8", "surrogatepass"), tool, "json" if is_json else "txt")  # opened by viewers
+    suffix = "json" if is_json else "txt"  # for viewers
+    artifact = Artifact(text.encode("utf-8", "surrogatepass"), spot.tool, suffix)
     text_bytes = utf8_length(text)
     # A text of many short lines may have fewer bytes than its limit; its replacement is still shorter.
     shortened = _excerpted(
         text, structs.replace(limits, max_bytes=min(limits.max_bytes, text_bytes - 1)), artifact, notices, preview_chars
     )
-    if utf8_length(shortened) >= text_bytes:
-        return None
-    return Edit(index, at, shortened, reason, artifact, tool, len(text), len(shortened))
+    return spot.edited(shortened, reason, artifact) if utf8_length(shortened) < text_bytes else None
 
 
 def _excerpted(
