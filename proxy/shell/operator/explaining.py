@@ -19,7 +19,6 @@ from proxy.core.models import ModelProfile
 from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import OversizedPlan
 from proxy.core.text import jsontext
-from proxy.errors import MalformedRequest
 from proxy.shell.models import ModelResolver, stated_by
 from proxy.shell.planning import Planned, Planner
 from proxy.shell.telemetry import Block, described_blocks
@@ -161,8 +160,6 @@ class Explainer(Struct, frozen=True):
 
 
 def _for_model(body: bytes, model: str) -> bytes:
-    try:
-        members = jsontext.members(body)
-    except jsontext.NotJson as error:
-        raise MalformedRequest(f"the body must be a JSON object: {error}") from None
-    return jsontext.join_object({"model": jsontext.dump(model), **{n: r for n, r in members.items() if n != "model"}})
+    """The body with another model; as it is if it cannot be read, which its plan reports."""
+    members = jsontext.members_if_any(body)
+    return jsontext.join_object({**members, "model": jsontext.dump(model)}) if members else body

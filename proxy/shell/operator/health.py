@@ -6,10 +6,10 @@ and its address lists exactly these.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 from urllib.parse import urlencode
 
@@ -21,8 +21,6 @@ RECENT_SECONDS: Final = 900.0
 """How far back the level `warn` looks."""
 LONGEST_RUN_SECONDS: Final = 24 * 3600.0
 """A longer one begins here."""
-_ASKED: Final = """
-SELECT coalesce(upstream, ''), sum(ended >= :burst), count(*) FROM requests WHERE ended >= :recent GROUP BY 1"""
 
 
 @dataclass
@@ -82,52 +80,50 @@ _RULES: Final = (
 )
 
 
-def findings(table: Table, now: float) -> list[Health]:
-    """Return what the requests of the last minutes show."""
-    rows = table.query(_ASKED, burst=now - BURST_SECONDS, recent=now - RECENT_SECONDS)
-    asked = {host: (burst, recent) for host, burst, recent in rows}
-    found = []
+_ASKED: Final = """
+SELECT coalesce(upstream, ''), sum(ended >= :burst), count(*) FROM requests WHERE ended >= :recent GROUP BY 1"""
+_RUNS: Final = """
+WITH shown AS (
+  SELECT coalesce({of}, '') AS name, ended,
+    CASE WHEN status < 400 THEN replace(outcome, '_', ' ') ELSE status END AS cause,
+    lag(ended) OVER (PARTITION BY {of} ORDER BY ended DESC) - ended > :gap AS begins
+  FROM requests WHERE ended >= :since AND {shows}),
+dated AS (SELECT *, sum(begins) OVER (PARTITION BY name ORDER BY ended DESC) AS later_runs FROM shown)
+SELECT name, sum(ended >= :burst), sum(ended >= :recent), count(*), min(ended), json_group_array(cause) FROM dated
+WHERE coalesce(later_runs, 0) = 0 GROUP BY name"""
+"""The latest run of requests that show something, of each upstream or model: how many of them in BURST_SECONDS, in
+RECENT_SECONDS and altogether, when it began, and how each ended."""
+
+
+def findings(table: Table, now: float) -> Iterator[Health]:
+    """Yield what the requests of the last minutes show."""
+    times = {"burst": now - BURST_SECONDS, "recent": now - RECENT_SECONDS}
+    run_since = {"since": now - LONGEST_RUN_SECONDS, "gap": RECENT_SECONDS}
+    asked = {host: (burst, recent) for host, burst, recent in table.query(_ASKED, **times)}
     for rule in _RULES:
-        query = f"""
-        SELECT coalesce({rule.of}, ''), ended, CASE WHEN status < 400 THEN replace(outcome, '_', ' ') ELSE status END
-        FROM requests WHERE ended >= :since AND {rule.shows} ORDER BY ended DESC"""  # noqa: S608 - constants
-        events = defaultdict[str, list[tuple[float, str]]](list)
-        for name, *event in table.query(query, since=now - LONGEST_RUN_SECONDS):
-            events[name].append((event[0], event[1]))
-        for name, run in events.items():
-            level = _level(rule, [now - ended for ended, _ in run], asked.get(name, (0, 0)))
-            if level is not None:
-                found.append(_finding(table, rule, name, level, run))
-    return found
+        runs = table.query(_RUNS.format(of=rule.of, shows=rule.shows), **times, **run_since)
+        for name, burst, recent, count, began, causes in runs:
+            level = _level(rule, (burst, recent), asked.get(name, (0, 0)))
+            if level is None:
+                continue
+            among: dict[str, str | int] = {rule.of: name or UNNAMED, "since": int(began)}
+            in_all = table.count(among)
+            words = rule.words.format(
+                name=name or {"upstream": "The proxy itself", "model": "A request without a model"}[rule.of],
+                count=f"{count:,}",
+                these="1 request was" if count == 1 else f"{count:,} requests were",
+                all="1 request" if in_all == 1 else f"{in_all:,} requests",
+                causes=", ".join(f"{n:,} × {cause}" for cause, n in Counter(json.loads(causes)).most_common(2)),
+            )
+            address = urlencode({**rule.filters, **among})
+            yield Health(level, words, int(began), count, address, name if rule.of == "upstream" else "")
 
 
-def _level(rule: _Rule, ages: Sequence[float], asked: tuple[int, int]) -> Literal["warn", "bad"] | None:
-    """`asked`: how many requests their upstream had in BURST_SECONDS and in RECENT_SECONDS."""
-    burst, recent = (sum(age <= seconds for age in ages) for seconds in (BURST_SECONDS, RECENT_SECONDS))
-    if rule.bad is not None and burst >= rule.bad[0] and burst >= rule.bad[1] * asked[0]:
+def _level(rule: _Rule, shown: tuple[int, int], asked: tuple[int, int]) -> Literal["warn", "bad"] | None:
+    """How many requests showed it, and how many their upstream had, in BURST_SECONDS and in RECENT_SECONDS."""
+    if rule.bad is not None and shown[0] >= rule.bad[0] and shown[0] >= rule.bad[1] * asked[0]:
         return "bad"
-    return "warn" if recent > rule.warn * asked[1] else None
-
-
-def _finding(
-    table: Table, rule: _Rule, name: str, level: Literal["warn", "bad"], events: Sequence[tuple[float, str]]
-) -> Health:
-    """`events`: when requests of this upstream or model showed it, and how they ended; the latest first."""
-    gaps = enumerate(pairwise(events), 1)
-    length = next((at for at, (later, earlier) in gaps if later[0] - earlier[0] > RECENT_SECONDS), len(events))
-    since = int(events[length - 1][0])
-    among: dict[str, str] = {rule.of: name or UNNAMED}
-    causes = Counter(cause for _, cause in events[:length]).most_common(2)
-    in_all = table.count({**among, "since": since})
-    words = rule.words.format(
-        name=name or {"upstream": "The proxy itself", "model": "A request without a model"}[rule.of],
-        count=f"{length:,}",
-        these="1 request was" if length == 1 else f"{length:,} requests were",
-        all="1 request" if in_all == 1 else f"{in_all:,} requests",
-        causes=", ".join(f"{times:,} × {cause}" for cause, times in causes),
-    )
-    address = urlencode({**rule.filters, **among, "since": since})
-    return Health(level, words, since, length, address, name if rule.of == "upstream" else "")
+    return "warn" if shown[1] > rule.warn * asked[1] else None
 
 
 _CHECKS: Final[Mapping[str, tuple[Literal["warn", "bad"], str]]] = {

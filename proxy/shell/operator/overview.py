@@ -265,14 +265,13 @@ class Overview(Struct, frozen=True):
     def _health(self, table: Table, problems: Mapping[str, str], now: float) -> list[Health]:
         """What the requests show, and what checks have found, dated by when this process first saw it: the worst first,
         and of the same level what most requests show."""
-        found = findings(table, now)
         notes = {"state": self.state and self.state(), "decisions": self.history.is_kept and self.history.problem}
         failed = {**problems, **{name: problem for name, problem in notes.items() if problem}}
         for name in self.seen.keys() - failed:
             del self.seen[name]
         dated = {name: (why, self.seen.setdefault(name, now)) for name, why in failed.items()}
         checks = failed_checks(dated, {one.check: one.host for one in self.upstreams})
-        return sorted([*checks, *found], key=lambda one: (one.level, -one.requests))
+        return sorted([*checks, *findings(table, now)], key=lambda one: (one.level, -one.requests))
 
     def _upstreams(
         self,

@@ -71,7 +71,7 @@ class History:
         """Whether decisions are written to a file."""
         return self.max_rows > 0
 
-    def add(self, record: RequestRecord) -> None:
+    def finished(self, record: RequestRecord) -> None:
         """A request is finished."""
         record.finished_at = self._clock()
         self._waiting.append(record)

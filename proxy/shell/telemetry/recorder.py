@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -73,12 +73,9 @@ class Recorder:
         self._under_way: dict[int, RequestRecord] = {} if history is None else history.under_way
         metrics.under_way = self._under_way
         self._log = logger().bind()  # bound only once, as every request writes a line
-        self._sinks: list[Callable[[RequestRecord], None]] = [self._write_line, metrics.finished]
+        told = [one.finished for one in (metrics, tracer, history) if one is not None]
+        self._sinks: Sequence[Callable[[RequestRecord], None]] = [self._write_line, *told]
         """Each takes every finished record."""
-        if tracer is not None:
-            self._sinks.append(tracer.finished)
-        if history is not None:
-            self._sinks.append(history.add)
         self._reported: BoundedMap[tuple[object, ...], None] = BoundedMap(_MAX_REPORTED)
         """Limits of models that the log has."""
         self._cut: BoundedMap[str, None] = BoundedMap(_MAX_REPORTED)

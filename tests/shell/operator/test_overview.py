@@ -51,7 +51,7 @@ class Stage:
         record.tokens_sent, record.too_long = sent, survived is not None
         record.complete(0.0)
         self.now = NOW - ago
-        self.history.add(record)
+        self.history.finished(record)
         self.now = NOW
 
 

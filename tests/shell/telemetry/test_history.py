@@ -29,7 +29,7 @@ class Worker:
         for name in names:
             record = RequestRecord.of({**LINE, "request_id": name, **members})
             record.reports, record.budget = REPORTS, Budget(1_000)
-            self.history.add(record)
+            self.history.finished(record)
 
     async def ids(self):
         return [one.request_id for one in await self.history.ask(Table.page, {"limit": 500})]
