@@ -40,7 +40,7 @@ from proxy.shell.endpoints import (
     listens_here_only,
     upstream_problem,
 )
-from proxy.shell.models import ModelResolver, Prices
+from proxy.shell.models import ModelResolver
 from proxy.shell.operator import Explainer, Overview, Priced
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.references import FetchCache, Resolver
@@ -209,7 +209,7 @@ async def _running(
         if settings.mcp:
             services.mcp = await at_the_end.enter_async_context(_mcp(shared.tools, services.rights))
         history.max_rows = _stored(settings)
-        metrics.follow([one.learning for one in models], {one.host: one.prices.of for one in reversed(priced)})
+        metrics.follow([one.learning for one in models], {one.host: one.catalogue.price_of for one in reversed(priced)})
         yield
 
 
@@ -237,7 +237,7 @@ def _routes(settings: Settings, shared: Shared) -> Routes:
 
 def _priced(settings: Settings, models: Sequence[ModelResolver]) -> list[Priced]:
     named = zip(settings.named_upstreams, models, strict=True)
-    return [Priced(one.upstream.host, name, Prices(one.catalogue)) for name, one in named]
+    return [Priced(one.upstream.host, name, one.catalogue) for name, one in named]
 
 
 def _route(settings: Settings, shared: Shared, name: str) -> Route:

@@ -1,7 +1,7 @@
 """What is known about models, by profiles from several sources."""
 
 from proxy.shell.models.calibration import MIN_SAMPLES, RATIO_STEP
-from proxy.shell.models.catalogue import Catalogue, Price, Prices
+from proxy.shell.models.catalogue import Catalogue, Price
 from proxy.shell.models.discovery import HOW_TO_STATE_A_WINDOW, Discovery, key_headers
 from proxy.shell.models.knowledge import key_of
 from proxy.shell.models.learning import Learning
@@ -20,7 +20,6 @@ __all__ = [
     "ModelResolver",
     "NoAnswer",
     "Price",
-    "Prices",
     "body_of",
     "counter_for",
     "entry_of",

@@ -122,6 +122,34 @@ _UNREADABLE: Final = (OSError, EOFError, zlib.error, msgspec.MsgspecError, Looku
 _reading: Final = threading.Lock()
 
 
+MAX_PRICES: Final = 1_024
+"""Prices remembered; a model's name is foreign input."""
+
+
+class Price(NamedTuple):
+    """US dollars for a million tokens."""
+
+    prompt: float
+    cached: float
+    """The part of the prompt read from a cache; the full price if the catalogue states none."""
+    reply: float
+
+    def spent(self, prompt_tokens: float, cached_tokens: float, reply_tokens: float) -> float:
+        """Cost of these tokens; the cached ones are part of the prompt.
+
+        >>> Price(2.0, 1.0, 8.0).spent(1_000_000, 500_000, 0)
+        1.5
+        """
+        cached = min(cached_tokens, prompt_tokens)
+        paid = (prompt_tokens - cached) * self.prompt + cached * self.cached + reply_tokens * self.reply
+        return round(paid / 1e6, 6)
+
+
+class _Prices(msgspec.Struct):
+    prices: dict[str, dict[str, Price]]
+    """By provider and model."""
+
+
 class Catalogue:
     """Looks names up for one upstream. Reads nothing before the first name, and what all upstreams share only once;
     safe to use from several threads."""
@@ -132,6 +160,8 @@ class Catalogue:
         self._index: _Index | None = None
         self._here: tuple[str, ...] = ()
         self._own_server = is_own_server(base_url)
+        self.price_of = functools.lru_cache(MAX_PRICES)(self._price_of)
+        """The price of a model; None if none is known, as on a server of one's own. Reads the catalogue: 15 ms."""
 
     def load(self) -> None:
         """Read the catalogue once; if it cannot be read, it is empty, and an event is logged."""
@@ -156,15 +186,28 @@ class Catalogue:
         if family is None or chosen is None:
             return None
         entry, why, guessed = chosen
-        limits, source = self._limits_and_source(entry, why, guessed=guessed)
+        notes = [why] if why else []
+        if self._own_server:
+            notes.append("a server of your own may be set to less")
         reads, unstated = self._inputs(family)
-        return msgspec.structs.replace(limits, modalities=reads, unstated=unstated), source
+        limits = msgspec.structs.replace(
+            entry.limits,
+            modalities=reads,
+            unstated=unstated,
+            certainty=Certainty.GUESSED if guessed else entry.limits.certainty,
+        )
+        return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
 
-    def entry_of(self, model: str) -> CatalogueEntry | None:
-        """The entry for a model, whether it is certain or not; None on a server of one's own, which no list prices."""
+    def _price_of(self, model: str) -> Price | None:
         family = None if self._own_server else self._family(model)
         chosen = None if family is None else self._chosen(model, family)
-        return None if chosen is None else chosen[0]
+        if chosen is None:
+            return None
+        try:
+            prices = msgspec.json.decode(self._read(), type=_Prices).prices
+        except _UNREADABLE:
+            return None
+        return prices.get(chosen[0].provider, {}).get(chosen[0].model)
 
     def _family(self, model: str) -> _Family | None:
         """The entries that a name may mean; None for what is no name."""
@@ -211,13 +254,6 @@ class Catalogue:
                 unstated.remove(kind)
         return (None, None) if len(unstated) == len(Modality) else (frozenset(reads), frozenset(unstated) or None)
 
-    def _limits_and_source(self, entry: CatalogueEntry, why: str, *, guessed: bool) -> tuple[ModelLimits, str]:
-        notes = [why] if why else []
-        if self._own_server:
-            notes.append("a server of your own may be set to less")
-        limits = msgspec.structs.replace(entry.limits, certainty=Certainty.GUESSED) if guessed else entry.limits
-        return limits, f"catalogue {entry.provider}/{entry.model}" + (f" ({'; '.join(notes)})" if notes else "")
-
 
 @functools.lru_cache(maxsize=1)
 def _index_of(read: Callable[[], bytes]) -> _Index:
@@ -239,51 +275,3 @@ def _smallest(entries: list[CatalogueEntry], model: str) -> CatalogueEntry:
     """The entry spelled exactly like the name, else the one with the smallest window."""
     exact = [entry for entry in entries if entry.model.lower() == model.strip().lower()]
     return min(exact or entries, key=lambda entry: entry.limits.window_tokens or 0)
-
-
-MAX_PRICES: Final = 1_024
-"""Prices remembered; a model's name is foreign input."""
-
-
-class Price(NamedTuple):
-    """US dollars for a million tokens."""
-
-    prompt: float
-    cached: float
-    """The part of the prompt read from a cache; the full price if the catalogue states none."""
-    reply: float
-
-    def spent(self, prompt_tokens: float, cached_tokens: float, reply_tokens: float) -> float:
-        """Cost of these tokens; the cached ones are part of the prompt.
-
-        >>> Price(2.0, 1.0, 8.0).spent(1_000_000, 500_000, 0)
-        1.5
-        """
-        cached = min(cached_tokens, prompt_tokens)
-        paid = (prompt_tokens - cached) * self.prompt + cached * self.cached + reply_tokens * self.reply
-        return round(paid / 1e6, 6)
-
-
-class _Prices(msgspec.Struct):
-    prices: dict[str, dict[str, Price]]
-    """By provider and model."""
-
-
-class Prices:
-    """The prices at one upstream; call it in a thread, as it may read the catalogue, 15 ms."""
-
-    def __init__(self, catalogue: Catalogue, read: Callable[[], bytes] = read_file) -> None:
-        self._catalogue = catalogue
-        self._read = read
-        self.of = functools.lru_cache(MAX_PRICES)(self._price_of)
-        """The price of a model; None if none is known."""
-
-    def _price_of(self, model: str) -> Price | None:
-        entry = self._catalogue.entry_of(model)
-        if entry is None:
-            return None
-        try:
-            prices = msgspec.json.decode(self._read(), type=_Prices).prices
-        except _UNREADABLE:
-            return None
-        return prices.get(entry.provider, {}).get(entry.model)

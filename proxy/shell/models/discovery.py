@@ -73,7 +73,6 @@ class Discovery:
         self,
         upstream: Upstream,
         on_change: Callable[[], None] = lambda: None,
-        on_allocated: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         *,
         window_is_configured: bool = False,
@@ -83,8 +82,7 @@ class Discovery:
         self._is_own = is_own_server(upstream.settings.base_url)
         self._own_key = key_headers(upstream.settings)
         self._on_change = on_change
-        self._on_allocated = on_allocated
-        """Called when a self-hosted server reports a new allocation."""
+        """Called when the upstream reports anything new."""
         self._clock = clock
         self._window_is_configured = window_is_configured
         """Whether all models have a window without being listed."""
@@ -242,7 +240,6 @@ class Discovery:
         self._stale -= {model}
         if is_news:
             self._tell(model, limits, server)
-            self._on_allocated()
             self._on_change()
 
     def _is_open(self, server: OwnServer, model: str, *, load: bool) -> bool:
@@ -261,19 +258,20 @@ class Discovery:
         return model in self._stale or (may_be_loaded and limits.window_tokens is None)
 
     async def _ask_in_background(self, authorization: bytes | None) -> None:
-        failure, upstream = await self.ask(authorization), self._upstream.settings.base_url
-        if failure is None:
-            self._last_failure = None
-            states = self._found.listed.states_a_window
-            logger().debug("models_listed", models=len(self.names), with_window=states)
-        elif failure == self._last_failure or (self._needs_client_key and authorization is None):
-            logger().debug("models_not_listed", upstream=upstream, reason=failure)
-        elif self._window_is_configured:
-            self._last_failure = failure
-            logger().info("models_not_listed", upstream=upstream, reason=failure)
+        failure, before = await self.ask(authorization), self._last_failure
+        if failure is not None and self._needs_client_key and authorization is None:
+            before = failure  # no failure yet: the next client may have a key
         else:
             self._last_failure = failure
-            logger().warning("models_not_listed", upstream=upstream, reason=failure, advice=HOW_TO_STATE_A_WINDOW)
+        about = {"upstream": self._upstream.settings.base_url, "reason": failure}
+        if failure is None:
+            logger().debug("models_listed", models=len(self.names), with_window=self._found.listed.states_a_window)
+        elif failure == before:
+            logger().debug("models_not_listed", **about)
+        elif self._window_is_configured:
+            logger().info("models_not_listed", **about)
+        else:
+            logger().warning("models_not_listed", **about, advice=HOW_TO_STATE_A_WINDOW)
 
     def _spawn(self, authorization: bytes | None) -> None:
         is_asking = self._question is not None and not self._question.done()  # `close` knows of one question
@@ -295,16 +293,13 @@ class Discovery:
 
     async def _all(self, questions: Questions) -> _Found:
         """The list, and what a self-hosted server has loaded. Raises NoAnswer."""
-        if not self._is_own:
-            return _Found(_list(await questions.ask(f"{self._base_path}/models")), None, ModelList())
-        failure, listed = None, ModelList()
+        failure, listed, server, loaded = None, ModelList(), None, ModelList()
         try:
             listed = _list(await questions.ask(f"{self._base_path}/models"))
         except NoAnswer as no:
-            if no.status not in _NO_LIST:
+            if not self._is_own or no.status not in _NO_LIST:
                 raise
             failure = no
-        server, loaded = None, ModelList()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OWN_TIMEOUT_SECONDS):
                 server = await self._server(questions, listed)
@@ -315,7 +310,7 @@ class Discovery:
 
     async def _server(self, questions: Questions, listed: ModelList) -> OwnServer | None:
         """The kind of server: the same as ten minutes ago, unless it has failed since."""
-        if listed.states_all_windows:
+        if not self._is_own or listed.states_all_windows:
             return None  # vLLM, SGLang, llama.cpp report what they were started with
         if self._clock() >= self._recognise_due:
             self._recognise_due = self._clock() + REFRESH_SECONDS
@@ -334,7 +329,6 @@ class Discovery:
         for name, limits in found.loaded.models.items():
             if found.server is not None and before.loaded.models.get(name) != limits:
                 self._tell(name, limits, found.server)
-        self._on_allocated()
         self._on_change()
 
     def _tell(self, model: str, limits: ModelLimits, server: OwnServer) -> None:

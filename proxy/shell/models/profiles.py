@@ -99,14 +99,13 @@ class ModelResolver:
         self.upstream = upstream or Upstream(settings.upstream)
         self.learning = learning or Learning(settings.data_dir, base_url, enabled=settings.learning.enabled)
         self.catalogue = catalogue or Catalogue(base_url)
-        self.discovery = Discovery(
-            self.upstream, self.forget, self._reconsider, clock, window_is_configured=is_configured
-        )
-        self._configured = from_configuration(settings.models)
+        self.discovery = Discovery(self.upstream, self.forget, clock, window_is_configured=is_configured)
+        self._entries = settings.models
+        defaults = ModelLimits(window_tokens=settings.defaults.context_window, modalities=settings.defaults.input)
         self._sources: tuple[Source, ...] = (
-            from_defaults(settings),
+            lambda _: (defaults, "config defaults"),
             self.discovery.allocated,
-            self._from_upstream,
+            lambda model: (self.discovery.limits(model), "upstream /v1/models"),
             self.catalogue.find,
         )
         self._stated: BoundedMap[str, int] = BoundedMap(MAX_PROFILES)
@@ -180,16 +179,10 @@ class ModelResolver:
                     await asyncio.gather(*map(ask_for, [*plain][:MAX_ASKED_MODELS]))
         return failure
 
-    def offer_key(self, authorization: bytes) -> None:
-        """A client's `Authorization` header, for an upstream that lists its models only with a key."""
-        self.discovery.offer_key(authorization)
-
     def forget(self) -> None:
-        """A source has something new: the next look-ups ask all sources again."""
+        """The upstream reports something new: compare what was learned with it, and ask all sources again at the next
+        look-ups."""
         self._generation += 1
-
-    def _reconsider(self) -> None:
-        """Compare what was learned with what a self-hosted server reports now, if that is news."""
         for model in self.learning.models:
             named = window_in_name(model)
             window = None if named.is_stated else self.discovery.stated(named.plain)
@@ -226,9 +219,6 @@ class ModelResolver:
                 "windows_guessed", count=len(guessed), models=guessed[:_TOLD_NAMES], advice=HOW_TO_STATE_A_WINDOW
             )
 
-    def _from_upstream(self, model: str) -> _Said | None:
-        return self.discovery.limits(model), "upstream /v1/models"
-
     def _may_be_lifted(self, model: str, window_tokens: int) -> bool:
         """Whether lists and the catalogue, which describe requests that do not ask for it, state a smaller window, and
         no self-hosted server has allocated one."""
@@ -256,6 +246,18 @@ class ModelResolver:
         certainty = next((one.certainty for one, _ in ranked if one.window_tokens is not None), Certainty.GUESSED)
         suffix = model.removeprefix(plain)
         return ModelProfile(plain, **values, suffix=suffix, certainty=certainty, sources=stated_by, windows=windows)
+
+    def _configured(self, model: str) -> _Said | None:
+        entry = entry_of(self._entries, model)
+        if entry is None:
+            return None
+        limits = ModelLimits(
+            window_tokens=entry.context_window,
+            output_tokens=entry.max_output_tokens,
+            modalities=entry.input,
+            tokenizer=entry.tokenizer,
+        )
+        return limits, f"config models[{self._entries.index(entry)}]"
 
     def _ranked(self, model: str, learned: _Said | None) -> Sequence[_Said]:
         """What is said about a model, in the one order in which it is believed."""
@@ -326,28 +328,6 @@ def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | No
     """The first entry of `models` whose glob matches the name, ignoring case."""
     name = model.lower()
     return next((entry for entry in entries if fnmatch.fnmatchcase(name, entry.match.lower())), None)
-
-
-def from_configuration(entries: Sequence[ModelSettings]) -> Source:
-    def find(model: str) -> _Said | None:
-        entry = entry_of(entries, model)
-        if entry is None:
-            return None
-        limits = ModelLimits(
-            window_tokens=entry.context_window,
-            output_tokens=entry.max_output_tokens,
-            modalities=entry.input,
-            tokenizer=entry.tokenizer,
-        )
-        return limits, f"config models[{entries.index(entry)}]"
-
-    return find
-
-
-def from_defaults(settings: Settings) -> Source:
-    """Settings of every model that `models` does not name."""
-    limits = ModelLimits(window_tokens=settings.defaults.context_window, modalities=settings.defaults.input)
-    return lambda _: (limits, "config defaults")
 
 
 def _stated(limits: ModelLimits, window_tokens: int | None) -> Iterator[tuple[str, Any]]:

@@ -22,7 +22,7 @@ from proxy import __version__
 from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
-from proxy.shell.models import Prices
+from proxy.shell.models import Catalogue
 from proxy.shell.operator.health import Health, failed_checks, findings
 from proxy.shell.telemetry import Block, Filters, History, RequestRecord, Sums, Table
 
@@ -209,7 +209,8 @@ class Priced(NamedTuple):
     host: str
     check: str
     """The name of its check: its place in the settings."""
-    prices: Prices
+    catalogue: Catalogue
+    """With its list prices."""
 
 
 class Overview(Struct, frozen=True):
@@ -364,7 +365,7 @@ class Overview(Struct, frozen=True):
 
     def _paid(self, model: str, upstream: str, counted: tuple[int, int, int]) -> Dollars | None:
         """The price of prompts, of what the cache had of them, and of replies; None if it is not known."""
-        price = next((one.prices.of(model) for one in self.upstreams if one.host == upstream), None)
+        price = next((one.catalogue.price_of(model) for one in self.upstreams if one.host == upstream), None)
         if price is None:
             return None
         prompt_tokens, cached_tokens, reply_tokens = counted

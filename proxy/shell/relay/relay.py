@@ -108,7 +108,7 @@ class Relay:
             record.session = session_name(named[SESSION_HEADER])
         if not KEY_HEADERS.isdisjoint(named):
             record.key = tenant.hex()[:KEY_HASH_CHARACTERS]
-        self._models.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
+        self._models.discovery.offer_key(named.get(b"authorization") or _as_bearer(named.get(b"x-api-key", b"")))
         planned = None
         if mode != "off":
             encoding = encoding_of(headers) if b"content-encoding" in named else b""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from proxy.core.models import Certainty, Modality, ModelProfile, last_part, plainest, spelling, vendor_of
-from proxy.shell.models import Catalogue, Price, Prices
+from proxy.shell.models import Catalogue, Price
 from proxy.wire import ModelLimits, modalities_from
 from tools.build_hooks import index_of, listed_models
 
@@ -383,29 +383,28 @@ PACKAGE = {
 }
 
 
-def prices(base_url: str = "https://api.openai.com/v1", package: Any = PACKAGE) -> Prices:
-    read = Mock(return_value=indexed(package))
-    return Prices(Catalogue(base_url, read), read)
+def priced(base_url: str = "https://api.openai.com/v1", package: Any = PACKAGE) -> Catalogue:
+    return Catalogue(base_url, Mock(return_value=indexed(package)))
 
 
 def test_a_model_costs_what_its_upstream_lists_if_it_lists_a_price() -> None:
-    assert prices().of("gpt-9") == Price(2.0, 0.5, 8.0)
-    assert prices().of("unpriced") is prices().of("never-heard-of") is None
-    assert prices("http://127.0.0.1:8000/v1").of("gpt-9") is None, "a server of one's own"
+    assert priced().price_of("gpt-9") == Price(2.0, 0.5, 8.0)
+    assert priced().price_of("unpriced") is priced().price_of("never-heard-of") is None
+    assert priced("http://127.0.0.1:8000/v1").price_of("gpt-9") is None, "a server of one's own"
 
 
 def test_a_catalogue_that_cannot_be_read_has_no_prices() -> None:
-    found = Catalogue("https://api.openai.com/v1", lambda: indexed(PACKAGE))
-    assert Prices(found, Mock(side_effect=OSError)).of("gpt-9") is None
+    found = Catalogue("https://api.openai.com/v1", Mock(side_effect=[indexed(PACKAGE), OSError]))
+    assert found.price_of("gpt-9") is None
 
 
 @pytest.mark.parametrize("cost", [{}, {"input": "2", "output": 1}, {"input": -1, "output": 1}, {"input": True}])
 def test_a_price_that_is_none_is_not_used(cost: dict[str, Any]) -> None:
     models = {"gpt-9": {"limit": {"context": 100_000}, "cost": cost}}
-    assert prices(package={"openai": {"models": models}}).of("gpt-9") is None
+    assert priced(package={"openai": {"models": models}}).price_of("gpt-9") is None
 
 
 def test_the_real_catalogue_prices_its_models() -> None:
-    found = Prices(Catalogue("https://api.openai.com/v1")).of("gpt-4o")
+    found = Catalogue("https://api.openai.com/v1").price_of("gpt-4o")
     assert found is not None
     assert 0 < found.cached < found.prompt < found.reply

@@ -217,7 +217,7 @@ async def test_a_clients_key_opens_the_list() -> None:
     made.start()
 
     def window() -> int:
-        made.offer_key(b"Bearer sk-client")
+        made.discovery.offer_key(b"Bearer sk-client")
         return made.profile("m-1").window_tokens
 
     try:

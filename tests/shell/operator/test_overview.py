@@ -9,7 +9,7 @@ import pytest
 
 from proxy import __version__
 from proxy.config import Settings
-from proxy.shell.models import Catalogue, Prices
+from proxy.shell.models import Catalogue
 from proxy.shell.operator import MAX_HOURS, Dollars, Overview, Priced
 from proxy.shell.telemetry import History, RequestRecord, Table
 from tools.build_hooks import index_of
@@ -37,7 +37,7 @@ class Stage:
         def read():
             return index_of(json.dumps(CATALOGUE).encode())
 
-        return Priced(host, check, Prices(Catalogue(f"https://{host}/v1", read), read))
+        return Priced(host, check, Catalogue(f"https://{host}/v1", read))
 
     async def _ask(self):
         return self.problems
