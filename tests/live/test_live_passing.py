@@ -303,6 +303,16 @@ async def test_header_bytes_pass_both_ways_as_they_came(line, proxy, client):
     assert request.body == BODY[:length]
 
 
+@pytest.mark.parametrize("line", ["GET /v1/models/x", CHAT])
+@pytest.mark.parametrize("control", [b"\x01", b"\x0b", b"\x1f", b"\x7f"])
+async def test_a_character_that_no_header_may_have_is_a_blank_and_costs_no_response(control, line, proxy, client):
+    head = b"HTTP/1.1 200 OK\r\nx-a: b%bc\r\nx-tab: d\te\r\ncontent-length: 2\r\n\r\n" % control
+    async with upstream(proxy, answering(head + b"ok")):
+        client.ask(line, BODY if line == CHAT else None)
+        status, headers, body = await client.answer()
+    assert (status, headers[b"x-a"], headers[b"x-tab"], body) == (200, b"b c", b"d\te", b"ok")
+
+
 async def test_a_blank_after_the_length_of_an_upload_changes_nothing(proxy, client):
     arrived, bodies = asyncio.Event(), list[bytes]()
 

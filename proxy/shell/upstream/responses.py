@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import re
 import ssl
 from collections.abc import AsyncIterator
 from typing import Final, Self, TypeAlias
@@ -45,6 +46,10 @@ _DRAIN_BYTES: Final = 64 * 1024
 _OURS: Final = b"x-context-proxy-"
 """How the names of the proxy's own headers begin. An upstream's own never reach a client, who could not tell them from
 ours; those of another context-proxy neither."""
+_CONTROL: Final = re.compile(rb"[\0-\x08\n-\x1f\x7f]")
+"""Characters that no header may have, and our server sends none with; each becomes a blank (RFC 9110 5.5)."""
+_ODD: Final = re.compile(rb"\n%b|[\0-\x08\v-\x1f\x7f]" % _OURS)
+"""Either, in lines of headers."""
 
 
 def end_to_end(headers: Headers, dropped: frozenset[bytes] = HOP_BY_HOP) -> Headers:
@@ -99,8 +104,8 @@ class UpstreamResponse(Struct, eq=False):
         """`where`: the upstream, for people; `idle_seconds`: how long it may be silent."""
         received = [(name.lower(), value) for name, value in response.raw_headers]
         headers = end_to_end(received)
-        if b" ".join(dict(received)).find(_OURS) >= 0:  # hardly ever
-            headers = [pair for pair in headers if not pair[0].startswith(_OURS)]
+        if _ODD.search(b"".join(map(b"\n%b:%b".__mod__, headers))):  # hardly ever
+            headers = [(name, _CONTROL.sub(b" ", value)) for name, value in headers if not name.startswith(_OURS)]
         return cls(response, where, idle_seconds, response.status, headers)
 
     async def chunks(self) -> AsyncIterator[bytes]:
