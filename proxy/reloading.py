@@ -151,16 +151,14 @@ class Reloader:
         self._tell_others = tell_others
         self._one_at_a_time = asyncio.Lock()
         self._is_due = False
-        self._loop: asyncio.AbstractEventLoop | None = None
-        """While the application is served."""
         self._by_signal: asyncio.Task[None] | None = None
         # A closing terminal must not end running streams, and an early SIGHUP must not end a worker that does not serve
         # yet.
-        signal.signal(signal.SIGHUP, lambda *_: self._note_hangup())
+        signal.signal(signal.SIGHUP, self._note_early)
 
     def listen(self) -> None:
         """Reload on SIGHUP; one received earlier reloads now."""
-        self._loop = asyncio.get_running_loop()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._begin_reload)
         if self._is_due:
             self._begin_reload()
 
@@ -195,11 +193,8 @@ class Reloader:
         configure_logging(settings.log)
         self._settings = settings
 
-    def _note_hangup(self) -> None:
-        if self._loop is None:
-            self._is_due = True
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._begin_reload)
+    def _note_early(self, *_: object) -> None:
+        self._is_due = True
 
     def _begin_reload(self) -> None:
         async def reload() -> None:

@@ -131,7 +131,8 @@ def _say_where(settings: Settings, announcement: Announcement) -> None:
 
 
 def _end_when_closed(pipe: int) -> None:
-    """End as on SIGTERM when nobody holds the other end of a pipe, however its holder has ended."""
+    """End as on SIGTERM when nobody holds the other end of a pipe, however its holder has ended: a worker without its
+    parent could be neither stopped nor replaced."""
     while os.read(pipe, 64):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -141,7 +142,9 @@ def _application(settings: Settings, load: Load, token: str) -> ASGIApp:
     """Made in the process that serves it."""
     if settings.server.workers == 1:
         return create_app(settings, load, token=token)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "a worker has one"
+    threading.Thread(target=_end_when_closed, args=[parent.sentinel], daemon=True).start()
     if folder := os.environ.get(SHARED_FOLDER):  # which a cleaner of temporary files may have deleted
         os.makedirs(folder, mode=0o700, exist_ok=True)
     return create_app(settings, load, _tell_parent, token)
@@ -152,14 +155,6 @@ def _tell_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None:
         os.kill(parent.pid, signal.SIGHUP)
-
-
-def _end_with_parent() -> None:
-    """End as on SIGTERM when the parent is gone: an orphan could be neither stopped nor replaced."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _connections(settings: ServerSettings) -> Connections:

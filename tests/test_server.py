@@ -21,7 +21,8 @@ def test_workers_get_a_folder_to_count_in_and_it_goes_with_them(monkeypatch):
 
 def test_a_worker_that_starts_after_the_folder_was_deleted_makes_it_again(tmp_path, monkeypatch):
     monkeypatch.setenv(SHARED_FOLDER, str(tmp_path / "counts"))
-    monkeypatch.setattr(server, "_end_with_parent", lambda: None)
+    monkeypatch.setattr(server, "_end_when_closed", lambda pipe: None)
+    monkeypatch.setattr(server.multiprocessing, "parent_process", lambda: SimpleNamespace(sentinel=-1))
     monkeypatch.setattr(server, "create_app", lambda *_: os.listdir(tmp_path))
     settings = Settings(data_dir=tmp_path, server=ServerSettings(workers=2))
     assert server._application(settings, lambda: settings, "token") == ["counts"]
