@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import io
 import os
 import re
@@ -60,12 +61,6 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(load(options.config, flags), partial(load, options.config, flags), options.until_closed)
 
 
-def _check(options: argparse.Namespace) -> int:
-    from proxy.commands.doctor import check  # noqa: PLC0415 - for this command alone
-
-    return check(_settings(options))
-
-
 def _doctor(options: argparse.Namespace) -> int:
     from proxy.commands.doctor import doctor  # noqa: PLC0415 - for this command alone
 
@@ -88,36 +83,6 @@ def _doctor(options: argparse.Namespace) -> int:
     return doctor(settings, options.model, api=api, agent=agent)
 
 
-def _run(options: argparse.Namespace) -> int:
-    from proxy.commands.run import run  # noqa: PLC0415 - for this command alone
-
-    return run(options, _settings(options))
-
-
-def _env(options: argparse.Namespace) -> int:
-    from proxy.commands.wiring import env  # noqa: PLC0415 - for this command alone
-
-    return env(options.agent, _settings(options), options.form, off=options.off)
-
-
-def _init(options: argparse.Namespace) -> int:
-    from proxy.commands.init import init  # noqa: PLC0415 - for this command alone
-
-    return init(load(None, _flags(options)), options.config or Path("config.yaml"))
-
-
-def _status(options: argparse.Namespace) -> int:
-    from proxy.commands.status import status  # noqa: PLC0415 - for this command alone
-
-    return status(_settings(options), as_json=options.json)
-
-
-def _explain(options: argparse.Namespace) -> int:
-    from proxy.commands.explain import explain  # noqa: PLC0415 - for this command alone
-
-    return explain(_settings(options), options.file, options.model, as_json=options.json, as_diff=options.diff)
-
-
 def _models(options: argparse.Namespace) -> int:
     from proxy.commands.models import forget_models, models  # noqa: PLC0415 - for this command alone
 
@@ -129,22 +94,9 @@ def _models(options: argparse.Namespace) -> int:
     return forget_models(_settings(options), options.name)
 
 
-def _demo(options: argparse.Namespace) -> int:
-    from proxy.commands.demo import run  # noqa: PLC0415 - for this command alone
-
-    return run(options)
-
-
-def _artifacts(options: argparse.Namespace) -> int:
-    from proxy.commands.artifacts import artifacts  # noqa: PLC0415 - for this command alone
-
-    return artifacts(_settings(options), options)
-
-
-def _mcp(options: argparse.Namespace) -> int:
-    from proxy.commands.artifacts import serve_mcp  # noqa: PLC0415 - for this command alone
-
-    return serve_mcp(_settings(options))
+def _of(name: str) -> Any:
+    """A module of commands, which is imported when one of them runs."""
+    return importlib.import_module(f"proxy.commands.{name}")
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -313,29 +265,45 @@ _COMMANDS: Final = (
     _Command(
         "run",
         "run an agent, or any command, behind a proxy that lives as long as it does",
-        _run,
+        lambda given: _of("run").run(given, _settings(given)),
         (_add_settings_flags, _add_run),
     ),
-    _Command("env", "print the shell lines that send an agent to the proxy", _env, (_add_settings_flags, _add_env)),
+    _Command(
+        "env",
+        "print the shell lines that send an agent to the proxy",
+        lambda given: _of("wiring").env(given.agent, _settings(given), given.form, off=given.off),
+        (_add_settings_flags, _add_env),
+    ),
     _Command(
         "status",
         "show what the running proxies of this user say about themselves",
-        _status,
+        lambda given: _of("status").status(_settings(given), as_json=given.json),
         (_add_settings_flags, _add_json),
     ),
-    _Command("init", "write a settings file from what can be found out: upstream, models, windows", _init),
+    _Command(
+        "init",
+        "write a settings file from what can be found out: upstream, models, windows",
+        lambda given: _of("init").init(load(None, _flags(given)), given.config or Path("config.yaml")),
+    ),
     _Command(
         "check",
         "validate the settings; one line for each mistake",
-        _check,
+        lambda given: _of("doctor").check(_settings(given)),
         (_add_settings_flags, _add_listening_flags),
     ),
     _Command("doctor", "send a test request; if it fails, say what to do", _doctor, (_add_settings_flags, _add_doctor)),
-    _Command("demo", "run one agent with and without the proxy; needs no key and no network", _demo, (_add_demo,)),
+    _Command(
+        "demo",
+        "run one agent with and without the proxy; needs no key and no network",
+        lambda given: _of("demo").run(given),
+        (_add_demo,),
+    ),
     _Command(
         "explain",
         "show what would be done to a chat request; sends and stores nothing",
-        _explain,
+        lambda given: _of("explain").explain(
+            _settings(given), given.file, given.model, as_json=given.json, as_diff=given.diff
+        ),
         (_add_settings_flags, _add_explain),
     ),
     _Command(
@@ -344,8 +312,17 @@ _COMMANDS: Final = (
         _models,
         (_add_settings_flags, _add_models, _add_json),
     ),
-    _Command("artifacts", "list, show or remove what was taken out of requests", _artifacts, (_add_artifacts,)),
-    _Command("mcp", "serve artifacts to an agent on this machine, over MCP on standard input and output", _mcp),
+    _Command(
+        "artifacts",
+        "list, show or remove what was taken out of requests",
+        lambda given: _of("artifacts").artifacts(_settings(given), given),
+        (_add_artifacts,),
+    ),
+    _Command(
+        "mcp",
+        "serve artifacts to an agent on this machine, over MCP on standard input and output",
+        lambda given: _of("artifacts").serve_mcp(_settings(given)),
+    ),
 )
 
 
