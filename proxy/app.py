@@ -41,7 +41,7 @@ from proxy.shell.endpoints import (
     upstream_problem,
 )
 from proxy.shell.models import ModelResolver
-from proxy.shell.operator import Explainer, Overview, Priced
+from proxy.shell.operator import Explainer, Overview
 from proxy.shell.planning import Pipelines, Planner
 from proxy.shell.references import FetchCache, Resolver
 from proxy.shell.relay import Relay, Route, Routes
@@ -143,7 +143,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     routes = _routes(settings, shared)
     models = [route.planner.models for route in routes.all]
     sharing = _sharing(settings, models, tenants, metrics)
-    readiness, workload, priced = _readiness(settings, routes, store), Workload(), _priced(settings, models)
+    readiness, workload = _readiness(settings, routes, store), Workload()
     notes: dict[str, Note] = {"decisions": lambda: history.problem, "workload": lambda: workload.problem}
     if sharing is not None:
         notes["state"] = lambda: sharing.problem
@@ -164,9 +164,16 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         readiness=readiness,
         notes=notes,
         history=history,
-        overview=Overview(settings, history, readiness.problems, priced, folder.address, notes.get("state")),
+        overview=Overview(
+            settings,
+            history,
+            readiness.problems,
+            dict(zip(settings.named_upstreams, models, strict=True)),
+            folder.address,
+            notes.get("state"),
+        ),
         explainer=Explainer(settings, [route.planner for route in routes.all], store.place_of, ways.here),
-        running=functools.partial(_running, settings, shared, folder, tracer, sharing, priced),
+        running=functools.partial(_running, settings, shared, folder, tracer, sharing),
     )
 
 
@@ -177,7 +184,6 @@ async def _running(
     folder: ArtifactFolder,
     tracer: Tracer | None,
     sharing: SharedLearning | None,
-    priced: Sequence[Priced],
     services: Services,
 ) -> AsyncIterator[None]:
     """Hold what the services need open."""
@@ -209,7 +215,8 @@ async def _running(
         if settings.mcp:
             services.mcp = await at_the_end.enter_async_context(_mcp(shared.tools, services.rights))
         history.max_rows = _stored(settings)
-        metrics.follow([one.learning for one in models], {one.host: one.catalogue.price_of for one in reversed(priced)})
+        metrics.learning = [one.learning for one in models]
+        metrics.price_of = {one.upstream.host: one.catalogue.price_of for one in reversed(models)}
         yield
 
 
@@ -233,11 +240,6 @@ def _routes(settings: Settings, shared: Shared) -> Routes:
     named = settings.named_upstreams
     routes = [_route(settings.before(one), shared, name if settings.upstreams else "") for name, one in named.items()]
     return Routes(routes, settings.server.max_body_bytes)
-
-
-def _priced(settings: Settings, models: Sequence[ModelResolver]) -> list[Priced]:
-    named = zip(settings.named_upstreams, models, strict=True)
-    return [Priced(one.upstream.host, name, one.catalogue) for name, one in named]
 
 
 def _route(settings: Settings, shared: Shared, name: str) -> Route:

@@ -19,7 +19,6 @@ from proxy.shell.operator.overview import (
     Overview,
     OverviewFigures,
     Page,
-    Priced,
     Process,
     Status,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "Overview",
     "OverviewFigures",
     "Page",
-    "Priced",
     "Process",
     "Status",
     "announced",

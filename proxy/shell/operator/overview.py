@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from itertools import groupby
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 from msgspec import Struct, field
 
@@ -22,7 +22,7 @@ from proxy import __version__
 from proxy.config import Settings
 from proxy.core.conversation import Reason
 from proxy.core.overflow import CURES
-from proxy.shell.models import Catalogue
+from proxy.shell.models import ModelResolver
 from proxy.shell.operator.health import Health, failed_checks, findings
 from proxy.shell.telemetry import Block, Filters, History, RequestRecord, Sums, Table
 
@@ -203,16 +203,6 @@ class Status:
     """The latest requests that went wrong."""
 
 
-class Priced(NamedTuple):
-    """An upstream, as far as the overview is concerned."""
-
-    host: str
-    check: str
-    """The name of its check: its place in the settings."""
-    catalogue: Catalogue
-    """With its list prices."""
-
-
 class Overview(Struct, frozen=True):
     """Sums up the history."""
 
@@ -220,7 +210,8 @@ class Overview(Struct, frozen=True):
     history: History
     problems: Callable[[], Awaitable[Mapping[str, str]]]
     """What was wrong at the last check, by name."""
-    upstreams: Sequence[Priced]
+    upstreams: Mapping[str, ModelResolver]
+    """By their places in the settings, which name their checks."""
     artifacts: str
     """Folder or bucket of what was taken out of requests."""
     state: Callable[[], str | None] | None = None
@@ -271,7 +262,7 @@ class Overview(Struct, frozen=True):
         for name in self.seen.keys() - failed:
             del self.seen[name]
         dated = {name: (why, self.seen.setdefault(name, now)) for name, why in failed.items()}
-        checks = failed_checks(dated, {one.check: one.host for one in self.upstreams})
+        checks = failed_checks(dated, {check: one.upstream.host for check, one in self.upstreams.items()})
         return sorted([*checks, *findings(table, now)], key=lambda one: (one.level, -one.requests))
 
     def _upstreams(
@@ -287,16 +278,17 @@ class Overview(Struct, frozen=True):
         levels: dict[str, Literal["good", "warn", "bad"]] = {
             one.upstream: one.level for one in reversed([*health])
         }  # of several, the first is the worst
-        for one in self.upstreams:
-            own = of_host[one.host]
+        for check, models in self.upstreams.items():
+            host = models.upstream.host
+            own = of_host[host]
             bars = [
                 UpstreamBar(at, len(several), sum(row[1] for row in several), _half_and_most(row[2] for row in several))
                 for at, several in ((at, [*rows]) for at, rows in groupby(own, lambda row: row[0]))
             ]
             unanswered = sum(bar.unanswered for bar in bars)
-            level = levels.get(one.host, "warn" if unanswered > _ERROR_SHARE * len(own) else "good")
+            level = levels.get(host, "warn" if unanswered > _ERROR_SHARE * len(own) else "good")
             waits = _half_and_most(wait for *_, wait in own[-_TIMED:])
-            yield UpstreamState(one.host, problems.get(one.check, ""), level, len(own), unanswered, waits, bars)
+            yield UpstreamState(host, problems.get(check, ""), level, len(own), unanswered, waits, bars)
 
     def _process(self) -> Process:
         settings, history = self.settings, self.history
@@ -365,7 +357,8 @@ class Overview(Struct, frozen=True):
 
     def _paid(self, model: str, upstream: str, counted: tuple[int, int, int]) -> Dollars | None:
         """The price of prompts, of what the cache had of them, and of replies; None if it is not known."""
-        price = next((one.catalogue.price_of(model) for one in self.upstreams if one.host == upstream), None)
+        asked = (one for one in self.upstreams.values() if one.upstream.host == upstream)
+        price = next((one.catalogue.price_of(model) for one in asked), None)
         if price is None:
             return None
         prompt_tokens, cached_tokens, reply_tokens = counted

@@ -152,8 +152,10 @@ class Metrics(Collector):
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.under_way: Mapping[int, RequestRecord] = {}
-        self._learning: Sequence[Learning] = ()
-        self._price_of: Mapping[str, Callable[[str], Price | None]] = {}
+        self.learning: Sequence[Learning] = ()
+        """Of the upstreams, in the order in which they are tried."""
+        self.price_of: Mapping[str, Callable[[str], Price | None]] = {}
+        """Prices of models, by their upstream's host."""
         self._series = functools.lru_cache(MAX_RESPONSE_SERIES)(self._series_of)
         """Looking up the child of a label costs as much as counting."""
         self._known: tuple[set[tuple[str, ...]], set[tuple[str, ...]]] = set(), set()
@@ -190,10 +192,6 @@ class Metrics(Collector):
         streams = sum(one is not None and one.request.stream for one in planned)
         for name, level in {"running_requests": len(planned), "running_streams": streams, **levels}.items():
             self.gauges[name].set(level)
-
-    def follow(self, learning: Sequence[Learning], price_of: Mapping[str, Callable[[str], Price | None]]) -> None:
-        """Report lessons and prices of these upstreams from now on."""
-        self._learning, self._price_of = learning, price_of
 
     def result_cut(self, limit: str) -> None:
         """A tool result was cut when it arrived, for a limit such as `tool_output.max_lines=2000`."""
@@ -268,7 +266,7 @@ class Metrics(Collector):
             MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call] # it has no types
         families = list(registry.collect())
         usage = [sample for one in families if one.name == _PREFIX + "usage_tokens" for sample in one.samples]
-        return [*families, learned_limits(self._learning), spent(usage, self._price_of)]
+        return [*families, learned_limits(self.learning), spent(usage, self.price_of)]
 
 
 def learned_limits(learning: Sequence[Learning]) -> GaugeMetricFamily:

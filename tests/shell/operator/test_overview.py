@@ -9,8 +9,8 @@ import pytest
 
 from proxy import __version__
 from proxy.config import Settings
-from proxy.shell.models import Catalogue
-from proxy.shell.operator import MAX_HOURS, Dollars, Overview, Priced
+from proxy.shell.models import Catalogue, ModelResolver
+from proxy.shell.operator import MAX_HOURS, Dollars, Overview
 from proxy.shell.telemetry import History, RequestRecord, Table
 from tools.build_hooks import index_of
 
@@ -29,15 +29,10 @@ class Stage:
         self.now = NOW
         self.history = History(path, 5_000, lambda: self.now)
         self.state: str | None = None
-        upstreams = [self.upstream("api.openai.com", "upstream")]
         settings = Settings(data_dir=path.parent)
+        catalogue = Catalogue(settings.upstream.base_url, lambda: index_of(json.dumps(CATALOGUE).encode()))
+        upstreams = {"upstream": ModelResolver(settings, catalogue=catalogue)}
         self.overview = Overview(settings, self.history, self._ask, upstreams, "", lambda: self.state, lambda: NOW)
-
-    def upstream(self, host, check):
-        def read():
-            return index_of(json.dumps(CATALOGUE).encode())
-
-        return Priced(host, check, Catalogue(f"https://{host}/v1", read))
 
     async def _ask(self):
         return self.problems

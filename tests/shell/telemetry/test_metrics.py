@@ -134,7 +134,7 @@ def test_waits_for_the_first_byte_are_reported_by_client_model_and_upstream(metr
 
 def test_costs_are_reported_by_client_for_models_with_a_price(metrics):
     prices = {"m": Price(2.0, 1.0, 8.0)}
-    metrics.follow([], {"api.test": prices.get})
+    metrics.price_of = {"api.test": prices.get}
     codex = ("codex", "m", "api.test")
     for labels in (codex, codex, ("crush", "m", "api.test"), ("crush", "free", "api.test"), ("crush", "m", "own")):
         for usage, tokens in (("prompt", 1_000_000), ("cached", 500_000), ("reply", 10_000)):
@@ -199,7 +199,7 @@ def test_what_the_store_says_is_counted(metrics):
 def test_learned_limits_are_exposed_as_of_the_scrape(tmp_path):
     learning = Learning(tmp_path, "http://upstream/v1")
     metrics = Metrics()
-    metrics.follow([learning], {})
+    metrics.learning = [learning]
     assert values(metrics) == {}
     verdict = Verdict(
         VerdictKind.PROMPT, limit=32_000, limit_scope=Scope.WINDOW, unit=Unit.TOKENS, exactness=Exactness.EXACT
@@ -227,7 +227,7 @@ metrics.saved(5)
 metrics.under_way = {1: RequestRecord("req", 0.0)}
 for kind in ("prompt", "cached", "reply"):
     metrics.counters["usage_tokens"].labels(kind, "codex", "m", "api.test").inc(500_000)
-metrics.follow([], {"api.test": lambda model: Price(2.0, 1.0, 8.0)})
+metrics.price_of = {"api.test": lambda model: Price(2.0, 1.0, 8.0)}
 sys.stdout.write(metrics.exposed().decode())
 shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"])
 sys.stdout.write("AFTER" + metrics.exposed().decode())
