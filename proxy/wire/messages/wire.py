@@ -174,10 +174,11 @@ class Messages(Wire):
     def render(self, request: Request, messages: Sequence[Message], members: Mapping[str, Raw]) -> bytes:
         """The views of one API message are joined again. Thinking is disabled where a running tool loop has none,
         because a repair has left it out or a round had no room for it: "When `thinking` is enabled, a final `assistant`
-        message must start with a thinking block".
+        message must start with a thinking block". If the client sent it so, its upstream may not ask for one.
         """
         listed = joined(messages, request.conversation.messages)
-        if _lacks_thinking(request, messages):
+        is_as_sent = not (request.healed or request.put_in) and self.lacks_reasoning(request)
+        if _lacks_thinking(request, messages) and not is_as_sent:
             members = {**members, _THINKING: THINKING.disabled}
         return jsontext.join_object({**request.members, **members, SHAPE.messages: listed})
 

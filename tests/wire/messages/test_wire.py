@@ -19,6 +19,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
+from proxy.wire import repaired
 from proxy.wire.messages import MESSAGES
 
 # Errors
@@ -191,11 +192,15 @@ def test_a_lower_reply_limit_leaves_thinking_less_or_disables_it(thinking, token
     assert {name: json.loads(raw) for name, raw in found.items()} == ({"thinking": limited} if limited else {})
 
 
-def test_thinking_is_disabled_in_a_tool_loop_whose_last_round_had_none():
+def test_thinking_is_disabled_in_a_tool_loop_that_has_lost_it_or_was_refused_and_in_no_client_s_own():
+    thinking = {"type": "enabled", "budget_tokens": 1_024}
     history = [user("a"), assistant([use(1)]), user([result(1, [text("b")])])]
-    request = MESSAGES.parse(spelled(body_of(history, thinking={"type": "enabled", "budget_tokens": 1_024})))
-    rendered = MESSAGES.render(request, request.conversation.messages, {})
-    assert json.loads(rendered)["thinking"] == {"type": "disabled"}
+    asked, own = (MESSAGES.parse(spelled(body_of(some, thinking=thinking))) for some in (history[:1], history))
+    in_a_round = asked.continued(own.conversation.messages[1:])
+    refused = repaired(MESSAGES, own, "messages.1.content.0.type: Expected `thinking`", "")
+    for request, found in ((in_a_round, {"type": "disabled"}), (refused, {"type": "disabled"}), (own, thinking)):
+        rendered = MESSAGES.render(request, request.conversation.messages, {})
+        assert json.loads(rendered)["thinking"] == found
 
 
 @pytest.mark.parametrize("content", [[IMAGE], [result(1, [IMAGE])]])
