@@ -29,7 +29,6 @@ for them; a header sent by mistake costs a client on this machine a path or a pa
 _BEGIN_OF_FRONTS: Final = (b"x-forwarded-", b"x-envoy-", b"cf-")
 """Families of headers: nginx's, HAProxy's and Traefik's; Envoy's, and so Istio's; Cloudflare's."""
 
-_CAME_THROUGH: Final = (b"forwarded", b"")
 _HOST_BYTES: Final = 300
 """A longer value is no host; what is remembered is bounded."""
 _KEYS: Final = {
@@ -66,9 +65,9 @@ class AccessResolver:
         if len(keys) > 1:  # in the client's order, as its tenant depends on it
             keys = tuple(filter(_KEYS.__contains__, named))
         written = tuple(map((_ANTHROPIC_KEYS if _ANTHROPIC in named else _KEYS).__getitem__, keys))
-        is_fronted = next(filter(_is_of_front, named), None) is not None
-        scheme = scope.get("scheme", "http")
-        return self._way(client and client[0], server and server[0], scheme, host, written, is_fronted)
+        if next(filter(_is_of_front, named), None) is not None:
+            client = None
+        return self._way(client and client[0], server and server[0], scope.get("scheme", "http"), host, written)
 
     @property
     def here(self) -> ArtifactAccess:
@@ -76,20 +75,15 @@ class AccessResolver:
         return self._built(True, None, "http", ())
 
     def _build(
-        self,
-        client: str | None,
-        server: str | None,
-        scheme: str,
-        host: bytes,
-        key_headers: tuple[str, ...],
-        is_fronted: bool,
+        self, client: str | None, server: str | None, scheme: str, host: bytes, key_headers: tuple[str, ...]
     ) -> ArtifactAccess:
-        headers = [_CAME_THROUGH] if is_fronted else []
-        seen: Scope = {"client": client and (client, 0), "server": server and (server, 0), "headers": headers}
-        is_here = is_on_this_machine(seen)
+        """`client`: its address; None: unknown, or a reverse proxy's. It runs on this machine if that is a loopback
+        address, or the same one that it connected to."""
+        is_local = client is not None and is_loopback(client)
+        is_here = is_local or bool(client and client == server)
         # One that has called by another of this machine's addresses is asked for its key when it reads.
-        is_open = self._settings.open_on_loopback and is_here and is_loopback(seen["client"][0])
-        return self._built(is_here, host_of([(b"host", host)]), scheme, () if is_open else key_headers)
+        is_open = self._settings.open_on_loopback and is_local
+        return self._built(is_here, _host_in(host), scheme, () if is_open else key_headers)
 
     def _built(self, is_here: bool, host: str | None, scheme: str, key_headers: tuple[str, ...]) -> ArtifactAccess:
         stated = self._settings
@@ -98,14 +92,6 @@ class AccessResolver:
         return ArtifactAccess(
             folder, None if base is None else base + "/artifacts", () if stated.shared else key_headers
         )
-
-
-def is_on_this_machine(scope: Scope) -> bool:
-    """Whether the client runs on this host: its address is a loopback address, or the same one that it connected to."""
-    client, server = scope.get("client"), scope.get("server")
-    if not client or front_header(scope["headers"]) is not None:
-        return False
-    return is_loopback(client[0]) or (server is not None and client[0] == server[0])
 
 
 def front_header(headers: Headers) -> bytes | None:
@@ -137,14 +123,13 @@ def is_loopback(address: str) -> bool:
     return (mapped or found).is_loopback
 
 
-def host_of(headers: Headers) -> str | None:
-    """Host and port by which the client reached the proxy; None if it sent none, or none in a plain form.
+def _host_in(value: bytes) -> str | None:
+    """Host and port by which the client reached the proxy; None if they are in no plain form.
 
-    >>> host_of([(b"host", b"proxy:8787")]), host_of([(b"host", b"[::1]:80")]), host_of([(b"host", b"a'b")])
+    >>> _host_in(b"proxy:8787"), _host_in(b"[::1]:80"), _host_in(b"a'b")
     ('proxy:8787', '[::1]:80', None)
     """
-    hosts = [value for name, value in headers if name == b"host"]
-    found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    found = _HOST.fullmatch(value)
     if found is None or int(found["port"] or 1) not in range(1, 65536):
         return None
     try:

@@ -114,14 +114,10 @@ class ArtifactStore:
 
     async def keep(self, artifacts: Sequence[Artifact], tenant: str) -> frozenset[str]:
         """Make sure that these are in the store. Returns the names of those that are not; empty: all are safe."""
-        wanted = {artifact.id: artifact for artifact in artifacts}
-        new, unsure = [], []
-        for name, artifact in wanted.items():
-            is_there = self._is_there(name, tenant, artifact)
-            if is_there is None:
-                unsure.append(artifact)
-            elif not is_there:
-                new.append(artifact)
+        wanted = {artifact.id: artifact for artifact in artifacts}.values()
+        found = [(artifact, self._is_there(artifact, tenant)) for artifact in wanted]
+        new = [artifact for artifact, is_there in found if is_there is False]
+        unsure = [artifact for artifact, is_there in found if is_there is None]
         if unsure and (self._looking is None or self._looking.done()):
             self._looking = asyncio.create_task(self._look_again(unsure, tenant), name="artifacts-looked-at")
         return await self._kept(new, tenant) if new else frozenset()
@@ -180,22 +176,18 @@ class ArtifactStore:
     async def close(self) -> None:
         """Stop sweeping; stored artifacts stay."""
         self._closing.set()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._sweeping
-            self._sweeping = None
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        tasks = [task for task in (self._sweeping, self._looking) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _is_there(self, name: str, tenant: str, artifact: Artifact) -> bool | None:
+    def _is_there(self, artifact: Artifact, tenant: str) -> bool | None:
         """Whether it was stored a short time ago and still exists: a look at one file, no more. None: it probably
         does."""
-        made_sure = self._known.get((name, tenant))
+        made_sure = self._known.get((artifact.id, tenant))
         if made_sure is None or not 0 <= self._clock() - made_sure < TOUCH_SECONDS:
             return False
-        return self._folder.is_surely_there(name, len(artifact.content))
+        return self._folder.is_surely_there(artifact.id, len(artifact.content))
 
     def _note_kept(self, artifact: Artifact, tenant: str, is_new: bool) -> None:
         name = artifact.id

@@ -90,7 +90,8 @@ class Resolver:
 
     async def resolve(self, references: Iterable[Reference], tenant: str) -> Resolved:
         """Resolve references. One missing from the result stays as it is."""
-        wanted = {reference.address: reference for reference in references if self._is_ours(reference)}
+        fetches = self._downloads is not None
+        wanted = {one.address: one for one in references if fetches or one.origin is not Origin.REMOTE}
         slots = asyncio.Semaphore(MAX_AT_ONCE)
 
         async def one(reference: Reference) -> Found | None:
@@ -117,9 +118,6 @@ class Resolver:
         if self._downloads is not None:
             await self._downloads.aclose()
 
-    def _is_ours(self, reference: Reference) -> bool:
-        return reference.origin is not Origin.REMOTE or self._downloads is not None
-
     def _within_memory(self, addresses: Sequence[str], outcomes: Sequence[Found | BaseException | None]) -> Resolved:
         """The outcomes in their order, up to four contents of the largest size."""
         found: dict[str, Found] = {}
@@ -136,7 +134,7 @@ class Resolver:
             return None
         try:
             if reference.origin is Origin.PAGE:
-                return await self._shown(reference.artifact_id, tenant)
+                return await self._read(reference.artifact_id, tenant, shown=True)
             if reference.origin is Origin.ARTIFACT:
                 return await self._held(reference, tenant)
             return await self._remote(reference.address, tenant)
@@ -157,21 +155,16 @@ class Resolver:
             await self._findings.note(reference.address, Finding(failure=Unfetched(FetchError.NOT_FOUND)), tenant)
         return found
 
-    async def _shown(self, artifact: str, tenant: str) -> Fetched | None:
-        """An artifact without its content; None if there is none. Raises ArtifactStoreUnavailable and TimeoutError."""
+    async def _read(
+        self, artifact: str, tenant: str, declared: str = "", name: str = "", *, shown: bool = False
+    ) -> Fetched | None:
+        """An artifact; None if it is gone, another tenant's, or too large. `shown`: a page of it is in the messages,
+        and its content is not needed. Raises ArtifactStoreUnavailable and TimeoutError."""
         try:
             async with asyncio.timeout(READ_SECONDS):
-                await self._reader.find(artifact, tenant, is_use=False)
-        except ArtifactNotFound:
-            return None
-        return Fetched(b"", "", artifact)
-
-    async def _read(self, artifact: str, tenant: str, declared: str = "", name: str = "") -> Fetched | None:
-        """An artifact; None if it is gone, another tenant's, or too large. Raises ArtifactStoreUnavailable and
-        TimeoutError."""
-        try:
-            async with asyncio.timeout(READ_SECONDS):
-                stored = await self._reader.find(artifact, tenant)
+                stored = await self._reader.find(artifact, tenant, is_use=not shown)
+                if shown:
+                    return Fetched(b"", "", artifact)
                 if stored.size > self._max_bytes:
                     return None
                 content = await self._reader.piece(stored, 0, stored.size)

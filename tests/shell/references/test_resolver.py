@@ -205,7 +205,7 @@ async def test_a_silent_store_is_queried_by_one_request_and_not_by_every_one(fol
         patched.setattr(here.reader, "find", no_answer)
         assert await here.of(HELD) == [None]
         assert await here.of(HELD, remote("a")) == [None, None]
-    no_answer.assert_awaited_once_with(TEXT.id, TENANT)
+    no_answer.assert_awaited_once_with(TEXT.id, TENANT, is_use=True)
     assert web.downloads == []
     now += COOLDOWN_SECONDS
     assert await here.of(HELD, remote("a")) == [Fetched(b"text", "text/plain", TEXT.id), fetched()]
