@@ -156,15 +156,29 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
 
 
 def _with_place(value: dict[str, Any]) -> dict[str, Any]:
-    """A validator's error with the place before its words: pydantic's `loc`, zod's `path`.
+    """A validator's error with the place before its words: pydantic's `loc`, zod's `path`, Spring's `field`; the member
+    with remarks on it, as in Rails.
 
     >>> _with_place({"loc": ["body", "messages"], "msg": "List should have at most 40 items"})["msg"]
     'messages: List should have at most 40 items'
     """
-    place = next((found for name in ("loc", "path") if isinstance(found := value.get(name), list)), [])
-    said = next((name for name in ("msg", "message") if isinstance(value.get(name), str)), None)
+    if all(map(_is_remark, value.values())):
+        return {name: [_with_subject(name, remark) for remark in remarks] for name, remarks in value.items()}
+    place = next(
+        (found for name in ("loc", "path") if isinstance(found := value.get(name), list)), [value.get("field")]
+    )
+    said = next((name for name in ("msg", "message", "defaultMessage") if isinstance(value.get(name), str)), None)
     names = [str(one) for one in place if isinstance(one, str | int) and one != "body"]
     return value if not names or said is None else value | {said: f"{'.'.join(names)}: {value[said]}"}
+
+
+def _with_subject(name: str, remark: str) -> str:
+    """A remark that says nothing of what it is about, with the name of its member.
+
+    >>> _with_subject("messages", "is too long (maximum is 40 items)")
+    'messages: is too long (maximum is 40 items)'
+    """
+    return f"{name}: {remark}" if remark.startswith(("is ", "must ", "has ")) else remark
 
 
 def _is_remark(value: Any) -> bool:
@@ -422,10 +436,12 @@ _REQUESTED: Final = ("requested_tokens", "total_tokens")
 
 _PLACE: Final = "param"
 """OpenAI's member for the path of the refused part of the request."""
-_OF_TEXT: Final = re.compile(r"(?:messages|input|prompt|contents?)(?:\W{0,2}\d{1,6}\W?|\.content|\.text|\.parts){0,6}")
+_OF_TEXT: Final = re.compile(
+    r"(?:messages|input|prompt|contents?)(?:\W{0,2}\d{1,6}\W?|\.(?:content|text|parts|output|arguments)){0,6}"
+)
 """`messages[3].content` is prompt, `messages[3].name` is not."""
 _ELSEWHERE: Final = re.compile(
-    r"(?:messages|input)\W{0,2}\d{1,6}\W?\.(?!content|text|parts).*"
+    r"(?:messages|input)\W{0,2}\d{1,6}\W?\.(?!content|text|parts|output|arguments|.{0,40}function\.arguments).*"
     r"|(?:model|tools?|tool_choice|functions?|function_call|response_format|stop|user|metadata)\b.*"
 )
 """`messages[0].role`, `tools[3].function.name`."""

@@ -160,9 +160,10 @@ class Outcome(Struct, frozen=True):
     @property
     def is_over_bytes(self) -> bool:
         """Whether the body was too large, in whatever words. A 413 without any, for a request that is not long for its
-        window, means bytes, too."""
+        window, means bytes, too; any other status only if the limit is stated."""
         kinds = (VerdictKind.BYTES, VerdictKind.UNKNOWN)
-        return self.status == TOO_LARGE and self.verdict.kind in kinds and not self.verdict.is_suspect
+        is_of_bytes = self.status == TOO_LARGE or self.verdict.named is LimitName.BODY
+        return is_of_bytes and self.verdict.kind in kinds and not self.verdict.is_suspect
 
     @property
     def is_too_long(self) -> bool:

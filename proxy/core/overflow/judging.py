@@ -147,26 +147,28 @@ https://platform.claude.com/docs/en/build-with-claude/context-windows"""
 def _with_named_limit(verdict: Verdict, evidence: Evidence, sent: Sent) -> Verdict:
     """The verdict with the limit that it names besides the window and the body, if there is one."""
     texts = [normalised(text.source.text) for text in evidence.texts]
-    if verdict.kind is VerdictKind.REPLY_ONLY:
+    if verdict.kind is VerdictKind.REPLY_ONLY or any(words.AFFORDED.search(text) for text in texts):
         most = next((most for text in texts if (most := reply_limit(text, sent.reply_tokens)) is not None), None)
         is_of_window = verdict.limit is not None
-        return verdict if most is None or is_of_window else replace(verdict, named=LimitName.REPLY, named_limit=most)
+        named = {"kind": VerdictKind.REPLY_ONLY, "named": LimitName.REPLY, "named_limit": most}
+        return verdict if most is None or is_of_window else replace(verdict, **named)
     if (sent.tokens or 0) * 2 > _TIER_TOKENS and any(words.TIER.search(text) for text in texts):
         return replace(verdict, kind=VerdictKind.PROMPT, limit=_TIER_TOKENS, limit_scope=Scope.INPUT, unit=Unit.TOKENS)
-    if not (verdict.is_overflow or verdict.kind in _MAY_NAME_A_LIMIT) or evidence.proofs:
-        return verdict
     found = next((found for text in texts if (found := named_limit(text)) is not None), None)
-    if found is None or (verdict.is_overflow and found.name is not LimitName.STRING):
+    if found is None or not (verdict.is_overflow or verdict.kind in _MAY_NAME_A_LIMIT):
+        return verdict
+    is_of_messages = found.name is LimitName.MESSAGES and found.most < (sent.messages or 0)
+    is_of_one_text = found.name is LimitName.STRING and not evidence.proofs
+    if (verdict.is_overflow or evidence.proofs) and not (is_of_messages or is_of_one_text):
         return verdict
     if found.name is LimitName.STRING and sent.longest_message is not None and sent.longest_message <= found.most:
         if sent.chars is not None and sent.chars <= found.most:
             return verdict  # nothing of this request is that long
         known = {"limit": found.most, "limit_scope": Scope.INPUT, "unit": Unit.CHARS, "requested": found.seen}
         return replace(verdict, kind=VerdictKind.PROMPT, **known)  # it can only mean all texts together
-    is_of_a_call = any("arguments" in text for text in texts)
-    if found.name is LimitName.STRING and _names_another_fault(evidence.report) and not is_of_a_call:
+    if found.name is LimitName.STRING and _names_another_fault(evidence.report):
         return verdict
-    if verdict.is_overflow:  # it is about one text, not about all of them
+    if verdict.is_overflow:  # it is about one text or the count of messages, not about all of them
         message, path = verdict.upstream_message, verdict.evidence
         verdict = Verdict(VerdictKind.FIELD, verdict.confidence, evidence=path, upstream_message=message)
     return replace(verdict, named=found.name, named_limit=found.most, named_seen=found.seen)
@@ -307,6 +309,7 @@ def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
         counted = {"limit": allowed, "requested": requested, "unit": Unit.TOKENS}
         return replace(verdict, kind=VerdictKind.PROMPT, confidence=0.8, **counted)
     stated = [found for text in texts for found in words.STATED_BYTES.findall(text)]
+    stated = stated or [(found, "") for text in texts for found in words.LARGE_NUMBER.findall(text)]
     sizes = [int(float(number.replace(",", "").replace("_", "")) * _IN_BYTES[unit]) for number, unit in stated]
     limit = min((size for size in sizes if size >= _LEAST_BYTES), default=None)
     return verdict if limit is None else replace(verdict, named=LimitName.BODY, named_limit=limit)
@@ -363,6 +366,8 @@ github.com/anthropics/claude-code/issues/2569), `Prompt exceeds max length` (z.a
 github.com/zeroclaw-labs/zeroclaw/issues/4124)."""
 _COUNTED_ALIKE: Final = 0.1
 """Share of our count of characters by which another may differ: what it leaves out, or counts between messages."""
+_COUNTED_APART: Final = 256
+"""Tokens that an upstream may count between messages, and we do not."""
 _TOKENS_PER_CHARACTER: Final = 0.5
 """At most, in a request whose limit may be in characters. Texts with more tokens are mostly Chinese, where the estimate
 cannot distinguish a limit in tokens from one in characters."""
@@ -423,10 +428,23 @@ def plausible(verdict: Verdict, sent: Sent) -> Verdict:
     """The verdict compared with our own knowledge of the prompt."""
     if not verdict.is_overflow:
         return verdict
+    verdict = _as_a_sum(verdict, sent)
     if (most := _media_that_fit(verdict, sent)) is None:
         return _with_scope(_compared(verdict, sent), sent)
     named = {"kind": VerdictKind.COUNT, "named": LimitName.MEDIA_BYTES, "named_limit": most}
     return replace(_with_scope(verdict, sent), **named)
+
+
+def _as_a_sum(verdict: Verdict, sent: Sent) -> Verdict:
+    """The verdict with a requested size as the one of prompt and reply together, if it is their sum by our count and
+    mostly the reply. Kimi: `exceeded model token limit: 24000 (requested: 32023)`."""
+    requested, limit, reply = verdict.requested or 0, verdict.limit or 0, sent.reply_tokens or 0
+    prompt, tokens = requested - reply, sent.tokens or 0
+    is_stated = verdict.prompt is not None or verdict.reply is not None or verdict.limit_scope is Scope.INPUT
+    if is_stated or not 0 < 2 * prompt < limit <= requested or abs(prompt - tokens) > max(_COUNTED_APART, tokens // 4):
+        return verdict
+    kind = _proven_kind(VerdictKind.PROMPT_PLUS_REPLY, limit, prompt, reply)
+    return replace(verdict, kind=kind, prompt=prompt, reply=reply, limit_scope=Scope.WINDOW)
 
 
 def _media_that_fit(verdict: Verdict, sent: Sent) -> int | None:

@@ -81,7 +81,7 @@ _IN_ENGLISH: Final = (
      r"リクエスト|요청|запрос\w*|solicitud|petici[oó]n|requisição|solicitação|pedido|richiesta|anfrage|requête"
      r"|yêu cầu"),
     ("text", r"テキスト|텍스트|текст\w*|textos?|textes?|văn bản|nội dung"),
-    ("characters", r"文字数?|글자|문자|символ\w*|знак(?:ов|а)|caracteres|zeichen|caractères|ký tự"),
+    ("characters", r"文字数?|글자|문자|자(?<=\d자)|символ\w*|знак(?:ов|а)|caracteres|zeichen|caractères|ký tự"),
     ("tokens", r"トークン数?|토큰|токен\w*|jetons?"),
     ("length",
      r"长さ|サイズ|길이|크기|длин[аыуе]\w*|размер\w*|longitud|tamaño|comprimento|tamanho|länge|größe|longueur|taille|lunghezza"

@@ -72,8 +72,13 @@ EQUATIONS: Final = (
         "a total of 66594 tokens (50210 + 16384 = 66594 > 65536)", "vLLM 0.19",
     ),
     _equation(
-        r"<prompt> ?\+ ?<reply> ?= ?<requested>", "",
+        r"<prompt> ?\+ ?(?:completion |output )?<reply> ?= ?<requested>", "",
         "must not exceed 8192, got 9000 + 512 = 9512", "the same without the limit",
+    ),
+    _equation(
+        r"input and (?:maximum )?(?:output|completion) tokens \(<requested>\) exceed[^#]{0,48}<limit>", "window",
+        "The estimated number of input and maximum output tokens (9000) exceeded this model context window limit "
+        "(7968)", "Cloudflare Workers AI",
     ),
     _equation(
         r"<prompt>…\+…<reply>…(?:[<>]=?|[≤≥]|exceeds?|over|than|must be|(?:must not|cannot) exceed)…<limit>", "window",

@@ -335,6 +335,8 @@ class Sent(Struct, frozen=True):
     """Bytes of its media, decoded."""
     longest_message: int | None = None
     """Bytes of its longest message."""
+    messages: int | None = None
+    """How many it has."""
 
     @property
     def share(self) -> float | None:

@@ -129,6 +129,7 @@ _MEANINGS: Final = (
     _Meaning(VerdictKind.RATE, (words.RATE,)),
     _Meaning(VerdictKind.TRANSIENT, (words.RESOURCE,)),
     _Meaning(VerdictKind.FIELD, (words.TRUNCATION,)),
+    _too_long(Strength.STRONG, words.NO_ROOM_LEFT),
     _too_long(Strength.STRONG, *_BREAKS_THE_WINDOW),  # the window's name outweighs words that often occur beside it
     _Meaning(VerdictKind.MEDIA, (words.COUNT, words.MEDIA, words.NONE_ALLOWED)),
     _Meaning(VerdictKind.COUNT, (words.COUNT,)),
@@ -175,6 +176,7 @@ _MEANINGS: Final = (
 _ALSO_OF_THE_PROMPT: Final[tuple[tuple[_Cue, ...], ...]] = (
     (words.LEFT, words.CONTEXT),
     (words.PROMPT, (words.CONTEXT, words.SUM)),
+    (words.NO_ROOM_LEFT,),
 )
 """A sentence about the reply with these is about the prompt, too: their sum, both of them, or what is left."""
 

@@ -120,6 +120,9 @@ REPLY: Final = _any(
 """The reply and the parameters that limit it."""
 
 REPLY_PARAMETER: Final = _any("max_?(?:completion_?|new_?|output_?|gen_?)?tokens", "num_predict", "n_predict")
+NO_ROOM_LEFT: Final = re.compile(r"tokens must be at least 1, got -[0-9]")
+"""vLLM without a reply limit in the request, which then is what the window leaves: `max_tokens must be at least 1, got
+-160` (github.com/vllm-project/vllm/issues/5700)."""
 SUM: Final = _any("plus", "sum", "total", "combined", "together", r"\+", "and", "or", "及", "和", "与", "加", "总")
 
 RESOURCE: Final = _any(
@@ -360,11 +363,15 @@ FOREIGN_TOKEN: Final = _any("(?:access|auth|authentication|bearer|api|id|refresh
 BYTES: Final = _any(
     "bytes?", "[0-9.]{0,12} ?[kmg]i?b", "megabytes?", "kilobytes?", "payload", "entity too large", "upload",
     "(?:request |http )?body", "file size", "content-length", "content length limit", "maximum size", "size limit",
-    "message size", "字节", "请求体", "请求体过大", "文件(?:大小|过大)", "兆",
+    "(?:message|payload) size", "received message larger than max", "字节", "请求体", "请求体过大",
+    "文件(?:大小|过大)", "兆",
 )  # fmt: skip
 REQUEST_TOO_LARGE: Final = _any("request (?:entity |size |is )?too large", "request_too_large", "请求过大")
 """Bytes, unless the sentence names a prompt: `request too large, please shorten the conversation`."""
 STATED_BYTES: Final = re.compile(r"([0-9][0-9,_]{0,14}(?:\.[0-9]{1,3})?) ?(?:bytes?\b|([kmg])i?b\b)")
+LARGE_NUMBER: Final = re.compile(r"(?<![0-9.,])([1-9][0-9]{5,10})(?![0-9])")
+"""A size in bytes without the word: Kimi's `total message size 4394912 exceeds limit 2097152`, gRPC's `received message
+larger than max (4718592 vs. 4194304)`."""
 ABOUT_THE_PROMPT: Final = re.compile(rf"{TOKEN.pattern}|{PROMPT.pattern}|{CONTEXT.pattern}|\blength\b|长度")
 """With a 413, which otherwise limits bytes: Ollama's `continued conversation is too large; compact it or resend a
 shorter history` (github.com/ollama/ollama, middleware/responses_history.go), Cerebras' `Please reduce the length of the
@@ -530,6 +537,9 @@ def names_another_fault(code: ErrorCode) -> bool:
     return code.place is None and _ANOTHER_FIELD.fullmatch(as_words(code.text)) is not None
 
 
+AFFORDED: Final = re.compile(r"can only afford [0-9]")
+"""OpenRouter, with a 402: `This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens,
+but can only afford 8123.` A lower reply limit is the cure that it names."""
 TIER: Final = re.compile(
     r"(?:extra usage|usage credits?) (?:is|are) required for (?:long[ -]context|1m context)"
     r"|(?:long[ -]context|1m context(?: window)?)(?: beta)? is (?:not|unavailable|incompatible)"

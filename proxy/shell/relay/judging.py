@@ -121,6 +121,7 @@ class Judge:
             reply_tokens=planned.reply_tokens or planned.request.reply_tokens,
             media_bytes=bytes_of_media(planned.plan.sent),
             longest_message=max((len(one.raw) for one in planned.plan.sent), default=0),
+            messages=len(planned.plan.sent),
         )
 
     def _fitting(self, answer: PeekedResponse, planned: Planned, record: RequestRecord) -> int | None:

@@ -242,6 +242,38 @@ def test_one_refusal_of_the_reply_teaches_the_window():
 
 
 @pytest.mark.parametrize(
+    ("text", "tokens", "expected"),
+    [
+        ("exceeded model token limit: 24000 (requested: 29000)", 9_000, (VerdictKind.PROMPT_PLUS_REPLY, 9_000, 24_000)),
+        ("exceeded model token limit: 24000 (requested: 29000)", 27_000, (VerdictKind.PROMPT, 29_000, 24_000)),
+        ("exceeded model token limit: 19000 (requested: 29000)", 9_000, (VerdictKind.REPLY_ONLY, 9_000, 19_000)),
+        (
+            "The estimated number of input and maximum output tokens (29000) exceeded this model context window limit "
+            "(24000).",
+            9_000,
+            (VerdictKind.PROMPT_PLUS_REPLY, 9_000, 24_000),
+        ),
+        (
+            "The total number of tokens (prompt 9000 + completion 20000 = 29000) is over the limit 24000",
+            9_000,
+            (VerdictKind.PROMPT_PLUS_REPLY, 9_000, 24_000),
+        ),
+    ],
+)
+def test_a_size_that_is_one_of_prompt_and_reply_leaves_the_window_for_a_shorter_reply(
+    text: str, tokens: int, expected: tuple[VerdictKind, int, int]
+):
+    verdict = refused(400, text, sent=Sent(tokens, 4 * tokens, reply_tokens=20_000))
+    prompt = verdict.requested if verdict.prompt is None else verdict.prompt
+    assert (verdict.kind, prompt, verdict.limit) == expected
+
+
+def test_a_reply_limit_below_nothing_is_a_prompt_that_fills_the_window():
+    assert refused(400, "max_tokens must be at least 1, got -160.").is_overflow
+    assert not refused(400, "max_tokens must be at least 1, got 0.").is_overflow
+
+
+@pytest.mark.parametrize(
     ("status", "waits", "kind"),
     [
         (400, True, VerdictKind.RATE),

@@ -78,6 +78,31 @@ NAMED = {
     "单条消息内容超长，最大6000字符，当前30400字符": (LimitName.STRING, 6_000),
     "value too long for field content: 30400 > 6000": (LimitName.STRING, 6_000),
     "tool_calls[0].function.arguments is too long: 30400 > 6000 characters": (LimitName.STRING, 6_000),
+    "messages[3] only one image is allowed per request": (LimitName.IMAGES, 1),
+    "vision model only supports a single image per message": (LimitName.IMAGES, 1),
+    "The number of image in the request (5) exceeds limit-mm-data-per-request (4)": (LimitName.IMAGES, 4),
+    "Exceeded limit on max bytes per data-uri item : 200000": (LimitName.IMAGE_BYTES, 150_000),
+    "Invalid 'input[3].output[1].image_url': string too long. Expected a string with maximum length 200000, but got a "
+    "string with length 400090 instead.": (LimitName.IMAGE_BYTES, 150_000),
+    "This model only supports single tool-calls at once! This model only supports single tool-calls at once!": (
+        LimitName.CALLS,
+        1,
+    ),
+    "Value at 'messages.3.member.content' failed to satisfy constraint: Member must have length less than or equal to "
+    "16": (LimitName.PARTS, 16),
+    "messages may contain at most 40 entries": (LimitName.MESSAGES, 40),
+    "messages length must be less than or equal to 40": (LimitName.MESSAGES, 40),
+    "messages length must be less than or equal to 256": (LimitName.MESSAGES, 256),
+    "messages: Too big: expected array to have <=40 items": (LimitName.MESSAGES, 40),
+    "messages: is too long (maximum is 40 items)": (LimitName.MESSAGES, 40),
+    "history 最多支持 40 条消息": (LimitName.MESSAGES, 40),
+    "size must be between 0 and 6000": (LimitName.STRING, 6_000),
+    "messages.3.content must be shorter than or equal to 6000 characters": (LimitName.STRING, 6_000),
+    "1つのメッセージは6000文字以内にしてください": (LimitName.STRING, 6_000),
+    "메시지 하나의 길이는 최대 6000자입니다 (현재 30400자)": (LimitName.STRING, 6_000),
+    "Request payload size exceeds the limit: 200000 bytes. Please use the file API": (LimitName.BODY, 200_000),
+    "Invalid request: total message size 562917 exceeds limit 500000": (LimitName.BODY, 500_000),
+    "grpc: received message larger than max (4718592 vs. 4194304)": (LimitName.BODY, 4_194_304),
     "The field Content must be a string or array type with a maximum length of '6000'.": (LimitName.STRING, 6_000),
     "ensure this value has at most 6000 characters (type=value_error.any_str.max_length)": (LimitName.STRING, 6_000),
 }
@@ -93,6 +118,10 @@ UNNAMED = (
     "body/stop must NOT have more than 4 items",
     "tools.0.function.description: String should have at most 1024 characters",
     "max_tokens must be greater than 6000 tokens",
+    "messages length must be less than or equal to 30000",
+    "Only one choice is supported: n must be 1 for a single image",
+    "This model only supports a single system message",
+    "Tool bash failed: size must be between 1 and 12",
 )
 REPLIES = (
     "max_tokens must be at least 1 and at most 8192, got 32000",
@@ -104,10 +133,13 @@ REPLIES = (
     "it has a maxOutputTokens value of 32000 but the supported range is from 1 (inclusive) to 8193 (exclusive)",
     "This model can generate at most 8192 tokens, but 32000 were requested",
     "Requested 32000 tokens for the completion, but the model supports only 8192",
+    "max tokens must be less than or equal to 8192, the maximum output for this model - received 32000.",
+    "This request requires more credits, or fewer max_tokens. You requested up to 32000 tokens, but can only afford "
+    "8192",
 )
 
 
-SENT = Sent(9_000, 30_000, window_is_certain=False, reply_tokens=32_000, longest_message=30_000)
+SENT = Sent(9_000, 30_000, window_is_certain=False, reply_tokens=32_000, longest_message=30_000, messages=300)
 
 
 def judged(text: str) -> Verdict:
