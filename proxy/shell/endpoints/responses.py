@@ -104,7 +104,7 @@ class ResponseSender(Struct, eq=False):
         answer = self.answer
         assert answer is not None, "there is one"
         self.status = answer.status
-        whole = answer.held if isinstance(answer, PeekedResponse) and answer.is_whole else None
+        whole = answer.evidence if isinstance(answer, PeekedResponse) and answer.is_whole else None
         if not self.is_committed:
             await self._begin(answer.status, answer.headers)
         elif not self._wire.framing.is_stream(answer.headers) if self._as_events else answer.status >= 400:

@@ -62,9 +62,6 @@ class PeekedResponse(Struct, eq=False):
     """Whether the whole body was read: it can be passed on even after the response is closed."""
     failure: UpstreamUnreachable | None = None
     """Why it broke off before anything of it had content; the client gets this error, unless it is sent again."""
-    has_begun: bool = False
-    """Whether anything was passed on early."""
-    _held: list[bytes] = []
     _splitter: Splitter | None = None
     _last_quiet: bytes = b""
     """The latest event with data but without content: it may contain the finish reason."""
@@ -141,7 +138,6 @@ class PeekedResponse(Struct, eq=False):
 
     def _take(self, piece: bytes) -> bool:
         """Hold a piece; whether it shows what the response is."""
-        self._held.append(piece)
         self.evidence += piece
         framing = self._wire.framing
         if not self.is_stream and framing.begins_stream(self.evidence):
@@ -167,30 +163,25 @@ class PeekedResponse(Struct, eq=False):
         count = self._wire.framing.quiet_bytes(self.evidence) if self.is_stream else len(self.evidence)
         if has_json_begun or not count:
             return 0
-        quiet, rest = self.evidence[:count], self.evidence[count:]
-        self.evidence, self._held, self.has_begun = rest, [rest] if rest else [], True
+        quiet, self.evidence = self.evidence[:count], self.evidence[count:]
         await early([pair for pair in self.headers if pair[0] not in OF_THE_BODY], quiet)
         return count
 
-    @property
-    def held(self) -> bytes:
-        """The body so far, except for what was passed on early."""
-        return b"".join(self._held)
-
     async def read(self, most: int) -> bytes | None:
         """Read the rest of the body; returns all of it, or None if it is longer. It can still be passed on."""
-        length = sum(map(len, self._held))
+        pieces, length = [self.evidence], len(self.evidence)
         async for piece in self._pieces:
-            self._held.append(piece)
+            pieces.append(piece)
             length += len(piece)
             if length > most:
-                return None
-        return self.held
+                break
+        self.evidence = b"".join(pieces)
+        return self.evidence if length <= most else None
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """The whole body, like UpstreamResponse.chunks, except for what was passed on early."""
-        while self._held:  # freed piece by piece: the rest may take minutes
-            yield self._held.pop(0)
+        if self.evidence:
+            yield self.evidence
         if self.failure is not None:
             raise self.failure
         async for piece in self._pieces:

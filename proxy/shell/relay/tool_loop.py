@@ -307,7 +307,7 @@ class MergedResponse:
         reply = wire.reply(stream=self.is_stream)
         seconds = rounds.retrieval.keepalive_seconds if self.is_stream and wire.framing.comment else None
         while True:
-            async for piece in self._current.chunks() if self.is_stream else _only(self._current.held):
+            async for piece in self._current.chunks() if self.is_stream else _only(self._current.evidence):
                 self._current.last.add(piece)
                 if visible := reply.feed(piece):
                     yield visible
