@@ -166,12 +166,12 @@ class Relay:
     async def _ready(self, planned: Planned, record: RequestRecord) -> Planned:
         """The plan, after what it takes out is kept; it asks the upstream to leave out old messages that it holds, if
         they are known not to fit."""
-        if planned.plan.artifacts:
-            planned = await self._sends.kept(planned, record)
-        asking = self._held.planned(planned, planned.tenant) if self._settings.overflow.retry else planned
-        if asking is not planned:
-            record.note_plan(asking)
-        return asking
+        ready = await self._sends.kept(planned) if planned.plan.artifacts else planned
+        if self._settings.overflow.retry:
+            ready = self._held.planned(ready, ready.tenant)
+        if ready is not planned:
+            record.note_plan(ready)
+        return ready
 
     async def _observed(
         self, answer: UpstreamResponse, planned: Planned, kept: Kept, record: RequestRecord

@@ -37,7 +37,6 @@ from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.judging import ACCEPTED, Attempt, Judge
 from proxy.shell.relay.peeking import PassEarly
 from proxy.shell.resources import Kept
-from proxy.shell.telemetry import RequestRecord
 from proxy.shell.upstream import Headers
 from proxy.wire import Wire
 
@@ -162,7 +161,7 @@ class Sends:
         for cure in cures:
             if cure.terms is not None and cure.terms is not terms:
                 terms = cure.terms
-                planned = await self._made(refused, terms, again)
+                planned = await self.kept(await again(refused, terms), again)
             goal = cure.goal_tokens
             if goal is None or (planned.plan.fits and planned.plan.after.tokens <= goal):
                 break
@@ -171,11 +170,6 @@ class Sends:
             left = budget.max_reply_tokens - int(planned.tokens_after / ESTIMATED_SHARE)
             cure = structs.replace(cure, reply_tokens=max(left, budget.reserved_reply_tokens))
         return cure, planned
-
-    async def _made(self, refused: Planned, terms: Terms, again: Again) -> Planned:
-        """The plan on these terms; what it takes out is kept, or it says that it is not."""
-        planned = await again(refused, terms)
-        return planned if await self._is_safe(planned) else await again(refused, _unkept(terms))
 
     def refusal(self, planned: Planned, refused: Verdict = ACCEPTED) -> ContextOverflow:
         """The error for a request that cannot be made to fit; `refused`: the upstream's verdict on it."""
@@ -197,17 +191,11 @@ class Sends:
         advice = oversized.message(self._language, says_sizes=False).lstrip()
         return overflow(oversized.message(self._language), planned, refused, advice)
 
-    async def kept(self, planned: Planned, record: RequestRecord) -> Planned:
-        """The plan after its artifacts are kept; another one if they cannot be."""
-        if await self._is_safe(planned):
+    async def kept(self, planned: Planned, again: Again | None = None) -> Planned:
+        """The plan after all that it takes out is kept; if it cannot be, another one, which says that it is not."""
+        if not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, planned.tenant):
             return planned
-        planned = await self._planner.again(planned, _unkept(planned.inputs.terms))
-        record.note_plan(planned)
-        return planned
-
-    async def _is_safe(self, planned: Planned) -> bool:
-        """Whether everything that a plan takes out is kept."""
-        return not planned.plan.artifacts or not await self._store.keep(planned.plan.artifacts, planned.tenant)
+        return await (again or self._planner.again)(planned, planned.inputs.terms._replace(keeping=False))
 
 
 def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
@@ -222,10 +210,6 @@ def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
         case _:
             is_another = True
     return is_another and planned.plan.may_be_sent
-
-
-def _unkept(terms: Terms) -> Terms:
-    return terms._replace(keeping=False)
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
