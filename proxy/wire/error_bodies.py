@@ -28,6 +28,7 @@ from proxy.core.overflow import (
     Scope,
     Sent,
     Verdict,
+    as_words,
     judge,
     means_cut,
 )
@@ -99,7 +100,6 @@ _CODE_SHAPE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-:/#\[\]]{0,79}")
 """A code, or a `param`: `messages[3].content`."""
 _TAG: Final = re.compile(r"</?[a-z!][^<>]*>", re.IGNORECASE)
 _SAFE_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,40}")
-_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _EDGES: Final = " \n\t:.,-'\"{}[]()"
 _DECODER: Final = json.JSONDecoder(strict=False)
 
@@ -139,7 +139,7 @@ def collect(found: Found, path: str, name: str, value: Any, *, wrappings: int = 
             holds_remarks = all(_is_remark(inner) for inner in value.values())
             is_beside_an_echo = _repeats_a_request(value)
             for key, inner in islice(value.items(), _MAX_MEMBERS):
-                member = snake(key)
+                member = as_words(key)
                 if holds_remarks or (member in _TELLING if is_beside_an_echo else member not in _ECHOES):
                     collect(found, joined(path, key), member, inner, wrappings=wrappings, nesting=nesting + 1)
         case list():
@@ -224,22 +224,22 @@ def _repeats_a_request(value: Any) -> bool:
     """A number under such a name is a size."""
     if not isinstance(value, dict):
         return False
-    return any(snake(key) in _OF_A_REQUEST and not isinstance(inner, int | float) for key, inner in value.items())
+    return any(as_words(key) in _OF_A_REQUEST and not isinstance(inner, int | float) for key, inner in value.items())
 
 
 def _tells(value: Any, nesting: int = _MAX_NESTING) -> bool:
     if isinstance(value, list):
         return nesting > 0 and any(_tells(item, nesting - 1) for item in value[:_MAX_MEMBERS])
-    return isinstance(value, dict) and any(snake(key) in _TELLING for key in value)
+    return isinstance(value, dict) and any(as_words(key) in _TELLING for key in value)
 
 
 def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
     """Members of a Python repr, or of truncated or repaired JSON, read one by one: `'message': "..."`; up to a list or
     an object of a request that they repeat."""
     heads = list(islice(_MEMBER.finditer(text), _MAX_MEMBERS))
-    repeated = (head for head in heads if snake(head[1]) in _REPEATED and text.startswith(("[", "{"), head.end()))
+    repeated = (head for head in heads if as_words(head[1]) in _REPEATED and text.startswith(("[", "{"), head.end()))
     stop = next((head.start() for head in repeated), None)
-    if stop is None and not any(snake(head[1]) in _TELLING for head in heads):
+    if stop is None and not any(as_words(head[1]) in _TELLING for head in heads):
         return False
     text = text[:stop]
     start, end = heads[0].start(), heads[0].start()
@@ -247,7 +247,7 @@ def _collect_repr(found: Found, path: str, text: str, wrappings: int) -> bool:
         if head.start() < end or (value := _VALUE.match(text, head.end())) is None:
             continue
         end = value.end()
-        if (member := snake(head[1])) not in _ECHOES and value.lastindex is not None:
+        if (member := as_words(head[1])) not in _ECHOES and value.lastindex is not None:
             found_value = int(value[3]) if value[3] else _unescaped(value[value.lastindex])
             collect(found, joined(inside(path), head[1]), member, found_value, wrappings=wrappings)
     _collect_plain(found, path, text[:start].strip(_EDGES))
@@ -268,15 +268,6 @@ def joined(path: str, key: object) -> str:
 def inside(path: str) -> str:
     """The path inside a text that wraps something; the body itself is not named."""
     return f"{path}>" if path else ""
-
-
-def snake(name: str) -> str:
-    """A member's name in snake case.
-
-    >>> snake("errorCode"), snake("error-msg")
-    ('error_code', 'error_msg')
-    """
-    return _CAMEL.sub("_", name[:60]).replace("-", "_").lower()
 
 
 MAX_BODY_BYTES: Final = 65_536
@@ -311,11 +302,13 @@ _CUT_JSON: Final = re.compile(r'\{\s{0,99}"')
 """How a reply begins that broke off: no plain text does."""
 
 
-def report_of(status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> ErrorReport:
+def report_of(
+    status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, counted: Counted | None = None
+) -> ErrorReport:
     """Report of a response, or of its beginning: of its first 64 KiB; of a success only errors are read."""
     text = body[:MAX_BODY_BYTES].decode("utf-8", "replace").strip().lstrip("\ufeff").strip()
     asks_to_wait = any(name.lower() == b"retry-after" for name, _ in headers)
-    found = Found(status, asks_to_wait, body_bytes=len(body))
+    found = Found(status, asks_to_wait, counted=counted, body_bytes=len(body))
     if _SSE_LINE.match(text):
         _add_events(found, text)
     elif not found.is_success:
@@ -367,7 +360,7 @@ def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
     _add_finish(found, path, value)
     declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
     has_answer = any(map(value.get, _ANSWER_MEMBERS)) or isinstance(value.get("message"), dict)
-    if declares_error or (not has_answer and any(snake(name) in _ERROR_WITHOUT_ANSWER for name in value)):
+    if declares_error or (not has_answer and any(as_words(name) in _ERROR_WITHOUT_ANSWER for name in value)):
         collect(found, path, "", {name: inner for name, inner in value.items() if name not in _ERROR_MEMBERS})
 
 
@@ -490,6 +483,5 @@ def judge_answer(
     `body` is the response or its beginning; for a stream, the first meaningful event, or everything if there was none.
     `request` is the JSON that was answered: numbers that it holds, too, teach nothing. `counted`: of a success.
     """
-    report = report_of(status, headers, body)
-    report.counted = counted
+    report = report_of(status, headers, body, counted)
     return judge(report, sent, partial(holds, request) if request else None)

@@ -38,6 +38,7 @@ from proxy.core.overflow.report import (
     Unit,
     Verdict,
     VerdictKind,
+    as_words,
     means_cut,
 )
 
@@ -76,6 +77,7 @@ __all__ = [
     "Unit",
     "Verdict",
     "VerdictKind",
+    "as_words",
     "best",
     "empty_twice",
     "fixed_tokens",

@@ -417,7 +417,7 @@ def counted_beside_a_limit(text: str, sent: Sent) -> tuple[int, int] | None:
     (9712, 8192)
     """
     plain = normalised(text)
-    numbers = sorted({number.value for number in skeleton(plain)[1] if not number.is_magnitude})
+    numbers = sorted({number.value for number in skeleton(plain)[1] if number.exactness is Exactness.EXACT})
     if len(numbers) != 2 or not sent.tokens or sent.reply_tokens in numbers or words.CHARACTERS.search(plain):
         return None
     least, most = sent.tokens / _RATIO_OF_OURS, (sent.tokens + (sent.reply_tokens or 0)) * _RATIO_OF_OURS

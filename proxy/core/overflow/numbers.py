@@ -64,12 +64,8 @@ class Number(Struct, frozen=True):
     """One number in a text."""
 
     value: int
-    is_magnitude: bool
-    """256K: anything from 256 000 to 262 144."""
-
-    @property
-    def exactness(self) -> Exactness:
-        return Exactness.ABOUT if self.is_magnitude else Exactness.EXACT
+    exactness: Exactness = Exactness.EXACT
+    """About for 256K: anything from 256 000 to 262 144."""
 
 
 class _Mention(NamedTuple):
@@ -88,8 +84,9 @@ class _Mention(NamedTuple):
 def skeleton(text: str) -> tuple[str, list[Number]]:
     """The normalised text with `#` for each number, and the numbers.
 
-    >>> skeleton("error 400: 5,000 tokens > 4k (request id: 77)")
-    (' : # tokens > # ( ', [Number(value=5000, is_magnitude=False), Number(value=4000, is_magnitude=True)])
+    >>> bones, numbers = skeleton("error 400: 5,000 tokens > 4k (request id: 77)")
+    >>> bones, [(number.value, number.exactness.value) for number in numbers]
+    (' : # tokens > # ( ', [(5000, 'exact'), (4000, 'about')])
     """
     text = _RANGE.sub("[\\1, ", NOISE.sub(" ", text.replace("#", " ")))
     foreign = _CHARACTERS if "token" in text else _PIECES  # characters are a unit only if tokens are not mentioned
@@ -98,7 +95,7 @@ def skeleton(text: str) -> tuple[str, list[Number]]:
         if foreign.match(text, match.end()) is None:
             pieces.append(text[end : match.start()])
             end = match.end()
-            numbers.append(Number(_value(match), match["magnitude"] is not None))
+            numbers.append(Number(_value(match), Exactness.ABOUT if match["magnitude"] else Exactness.EXACT))
     return "#".join([*pieces, text[end:]]), numbers
 
 

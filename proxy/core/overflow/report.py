@@ -249,6 +249,16 @@ def means_cut(ending: str) -> bool:
     return ending.lower() in _CUT_ENDINGS
 
 
+def as_words(name: str) -> str:
+    """A code, or the name of a member, in snake case.
+
+    >>> as_words("ContextWindowExceededError"), as_words("error-msg")
+    ('context_window_exceeded_error', 'error_msg')
+    """
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name[:120])
+    return re.sub(r"[\s.\-:/#]+", "_", spaced).lower().strip("_")
+
+
 class ErrorText(Struct, frozen=True):
     """One text for people."""
 

@@ -13,7 +13,7 @@ import re
 from typing import Final
 
 from proxy.core.models import Modality
-from proxy.core.overflow.report import ErrorCode, VerdictKind
+from proxy.core.overflow.report import ErrorCode, VerdictKind, as_words
 
 
 def _any(*phrases: str) -> re.Pattern[str]:
@@ -499,16 +499,6 @@ _FULL_ENDING: Final = re.compile(r"context_(?:\w{1,10}_)?(?:exceed|reach|full|ov
 NEEDING_TEXT: Final = frozenset({"1261", "336103", "336007", "1039"})
 """Codes of Zhipu (1261), Baidu (336103, 336007) and MiniMax (1039) for a prompt that is too long. Elsewhere these
 numbers mean nothing, so they only support a text that says so."""
-
-
-def as_words(code: str) -> str:
-    """The code in snake case.
-
-    >>> as_words("ContextWindowExceededError")
-    'context_window_exceeded_error'
-    """
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", code[:120])
-    return re.sub(r"[\s.\-:/#]+", "_", spaced).lower().strip("_")
 
 
 def meaning(code: str) -> VerdictKind:

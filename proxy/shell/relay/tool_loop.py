@@ -86,15 +86,6 @@ class _Calls(NamedTuple):
     """The size of the prompt that they answer; 0 before anything was sent."""
 
 
-class _Read(NamedTuple):
-    """The results of the calls in one response."""
-
-    texts: list[tuple[str, str]]
-    """(name of the artifact, empty if none was named; text)."""
-    planned: Planned
-    """The plan for the request with these results."""
-
-
 class ToolLoop(Struct):
     """The rounds of one response."""
 
@@ -123,14 +114,14 @@ class ToolLoop(Struct):
         calls = self._calls(message)
         read = await self._read(calls) if self.count < MAX_ROUNDS else None
         for is_last in (False, True):
-            if read is None or not read.planned.plan.may_be_sent:
+            if read is None or not read.plan.may_be_sent:
                 return None
             again = partial(self._again, calls)
-            round_of = structs.replace(self.pending, planned=read.planned, again=again, is_last=is_last)
+            round_of = structs.replace(self.pending, planned=read, again=again, is_last=is_last)
             try:
                 answer, planned, problem = await self.send(round_of, self.record.request_id)
             except ContextOverflow:
-                read = await self._with_pages(calls, 0.0)
+                read, _ = await self._with_pages(calls, 0.0)
                 continue
             except ProxyError as error:
                 self._fail(error.code)
@@ -166,10 +157,10 @@ class ToolLoop(Struct):
         said = notice("beside", self.retrieval.language).rstrip()
         calls = _Calls(left.wanted, lambda texts: [messages[-1].beside("user", "\n".join([said, *texts]))])
         read = await self._read(calls)
-        if read is None or not read.planned.plan.may_be_sent:
+        if read is None or not read.plan.may_be_sent:
             return self.planned, None
-        self.record.note_plan(read.planned)
-        return read.planned, partial(self._again, calls)
+        self.record.note_plan(read)
+        return read, partial(self._again, calls)
 
     @property
     def _conversation(self) -> tuple[str, str]:
@@ -190,34 +181,35 @@ class ToolLoop(Struct):
 
         return _Calls(_wanted(message), as_results, self.planned.plan.after.tokens)
 
-    async def _read(self, calls: _Calls) -> _Read | None:
-        """The results of our calls, as much as fits beside what may follow. A defect of the proxy costs the page, not
-        the response: None."""
+    async def _read(self, calls: _Calls) -> Planned | None:
+        """The plan with the results of our calls, as much of them as fits beside what may follow. None after a defect
+        of the proxy, which costs the page and not the response."""
         try:
             if not await self.pending.came.kept.back():
                 return None
             self.count += 1
             self.record.retrieval_rounds = self.count
             for share in _SHARES:
-                read = await self._with_pages(calls, share)
-                plan = read.planned.plan
+                planned, texts = await self._with_pages(calls, share)
+                plan = planned.plan
                 if plan.budget.admits(plan.after + Size(min(_NEXT_TOKENS, plan.budget.room_tokens // 20))):
                     break
         except Exception:
             logger().exception("planning_failed", request_id=self.record.request_id)
             return None
-        for artifact, text in read.texts:
-            self.retrieval.recorder.artifact_read(self.record, artifact, utf8_length(text))
-        return read
+        for one, text in zip(calls.wanted, texts, strict=True):
+            self.retrieval.recorder.artifact_read(self.record, one.artifact if one else "", utf8_length(text))
+        return planned
 
     async def _again(self, calls: _Calls, refused: Planned, terms: Terms) -> Planned:
         """The plan for a round that was refused. For a goal, its pages are made small here, because a plan does not cut
         them."""
         if terms.goal_tokens is not None and terms.goal_tokens != refused.inputs.terms.goal_tokens:
-            refused = (await self._with_pages(calls, _SHARES[-2])).planned
+            refused, _ = await self._with_pages(calls, _SHARES[-2])
         return await self.retrieval.planner.again(refused, terms)
 
-    async def _with_pages(self, calls: _Calls, share: float) -> _Read:
+    async def _with_pages(self, calls: _Calls, share: float) -> tuple[Planned, Sequence[str]]:
+        """The plan with pages of this share of their size, and their texts."""
         wanted, language = calls.wanted, self.retrieval.language
         page_bytes = self.retrieval.planner.page_bytes(self.planned) // min(len(wanted), MAX_CALLS)
         if share:
@@ -225,9 +217,7 @@ class ToolLoop(Struct):
         else:
             texts = [notice("no_room" if one else "unnamed", language) for one in wanted]
         plan_further, messages = self.retrieval.planner.plan_further, calls.answered(texts)
-        planned = await plan_further(self.planned, messages, calls.accepted_tokens, may_cut=not share)
-        named = [one.artifact if one else "" for one in wanted]
-        return _Read(list(zip(named, texts, strict=True)), planned)
+        return await plan_further(self.planned, messages, calls.accepted_tokens, may_cut=not share), texts
 
     async def _texts(self, wanted: Sequence[Wanted | None], page_bytes: int) -> list[str]:
         """The text that answers each call."""
