@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from proxy.shell.telemetry.tracing import Tracer
 
 REFRESH_SECONDS: Final = 2
-"""Between two checks of what other workers have learned; a check is one stat."""
+"""Between two looks at what other workers have learned, one stat, and at the data folder."""
 SHOW_SECONDS: Final = 1
 """Between two looks at how much waits, for the metrics: counting at each request would cost each one."""
 PREPARE_SECONDS: Final = 2
@@ -201,14 +201,15 @@ async def _running(
             one.start()
         if sharing is not None:
             await at_the_end.enter_async_context(sharing.running())
+        look = functools.partial(look_after, settings.data_dir, shared.tenants, folder)
         for work in (
             # In a thread: the disk may be slow.
+            recurring(REFRESH_SECONDS, functools.partial(asyncio.to_thread, look)),
             *(recurring(REFRESH_SECONDS, functools.partial(asyncio.to_thread, one.learning.refresh)) for one in models),
             recurring(SHOW_SECONDS, functools.partial(_show_load, services)),
             history.write_for_ever(),
             give_memory_back(services.workload),
             _prepare_for_refusals(),
-            look_after(settings.data_dir, shared.tenants, folder),
         ):
             at_the_end.callback(asyncio.create_task(work).cancel)
         await shared.store.start()

@@ -6,7 +6,6 @@ the data folder.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import secrets
@@ -136,22 +135,15 @@ def _agreed(path: Path, fresh: bytes) -> bytes:
     return path.read_bytes()
 
 
-LOOK_SECONDS: Final = 2.0
-"""Between two checks that the secret exists, one stat, and that the store is in use."""
 UNFINISHED_SECONDS: Final = 60.0
 """A half-written file older than this was left by a killed worker: writing one takes milliseconds."""
 
 
-async def look_after(data_dir: Path, tenants: Tenants, store: ArtifactFolder) -> None:
+def look_after(data_dir: Path, tenants: Tenants, store: ArtifactFolder) -> None:
     """Keep the secret in the data folder, remove what killed workers have left there, and probe a store that is left
-    alone; runs for ever."""
-    sweep_at = 0.0
-    while True:
-        if time.monotonic() >= sweep_at:
-            sweep_at = time.monotonic() + UNFINISHED_SECONDS
-            with contextlib.suppress(OSError):
-                await asyncio.to_thread(remove_unfinished, data_dir, UNFINISHED, time.time() - UNFINISHED_SECONDS)
-        await asyncio.sleep(LOOK_SECONDS)
-        await asyncio.to_thread(tenants.keep_secret)
-        if store.cooldown.why is not None:
-            await asyncio.to_thread(store.probe)
+    alone. Blocks; takes a stat and a list of the folder if all is well."""
+    tenants.keep_secret()
+    with contextlib.suppress(OSError):
+        remove_unfinished(data_dir, UNFINISHED, time.time() - UNFINISHED_SECONDS)
+    if store.cooldown.why is not None:
+        store.probe()

@@ -13,7 +13,6 @@ import pytest
 from obstore.exceptions import GenericError
 from structlog.testing import capture_logs
 from support.buckets import SERVERS
-from support.waiting import until
 
 from proxy.core.artifact import Artifact
 from proxy.core.artifact_reading import Query
@@ -193,19 +192,15 @@ def test_a_bucket_that_gives_no_answer_to_writes_is_left_alone_and_one_that_refu
     assert (bucket.cooldown.why is None) is is_used
 
 
-async def test_a_bucket_is_probed_during_its_cooldown_only(tmp_path, monkeypatch):
-    monkeypatch.setattr("proxy.shell.artifacts.tenants.LOOK_SECONDS", 0.001)
+def test_a_bucket_is_probed_during_its_cooldown_only(tmp_path, monkeypatch):
     bucket = Bucket("memory://")
     bucket.cooldown.begin()
-    looking = asyncio.create_task(look_after(tmp_path, Tenants.of_folder(tmp_path), bucket))
-    await until(lambda: bucket.cooldown.why is None)
-    looks = list[float]()
+    tenants = Tenants.of_folder(tmp_path)
+    look_after(tmp_path, tenants, bucket)
+    assert bucket.cooldown.why is None
     asked = broken(monkeypatch, SILENT, "put")
-    monkeypatch.setattr(Tenants, "keep_secret", lambda _: looks.append(0))
-    await until(lambda: len(looks) > 2)
+    look_after(tmp_path, tenants, bucket)
     assert not asked.called, "a bucket that is well"
-    assert not looking.done()
-    looking.cancel()
 
 
 async def test_an_emptied_bucket_is_noticed_at_the_next_use_and_filled_again(open_bucket):
