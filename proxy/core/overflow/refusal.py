@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
+from operator import itemgetter
 from typing import Final
 
 from msgspec import Struct
 
 from proxy.core.compaction import Plan
-from proxy.core.conversation import REPLY_PRIMING_TOKENS, SYSTEM_ROLES
+from proxy.core.conversation import REPLY_PRIMING_TOKENS, SYSTEM_ROLES, TrackedMessage
 from proxy.core.notices import Language
 from proxy.core.overflow.report import Scope, Unit, Verdict, VerdictKind
 
@@ -237,27 +238,26 @@ class OversizedPlan(Struct, frozen=True):
     def _largest(self, language: Language, whole: int) -> list[str]:
         """The largest parts, in words; positions are the client's. `whole`: the size that is stated for all of them
         together, by which ours is scaled down if it is larger."""
-        plan, words, found = self.plan, _WORDS[language], list[tuple[int, str]]()
-        ours = max(whole, plan.budget.model_tokens(plan.after.tokens), 1)
+        words, budget, tools = _WORDS[language], self.plan.budget, self._tools_tokens
+        has_tools = self.plan.base.bytes and tools > REPLY_PRIMING_TOKENS
+        parts: list[tuple[int, str, Mapping[str, object]]] = [
+            *((entry.size.tokens, *self._described(entry)) for entry in self.plan.largest),
+            *((tokens, "member", {"name": name[:_MAX_NAME_CHARS]}) for name, tokens in self.members.items()),
+            (tools if has_tools else 0, "tools", {}),
+            (self.system_tokens, "system", {}),
+        ]
+        largest = sorted(filter(itemgetter(0), parts), key=itemgetter(0), reverse=True)[:_MAX_TOLD]
+        ours = max(whole, budget.model_tokens(self.plan.after.tokens), 1)
+        sizes = [budget.model_tokens(tokens) * whole // ours for tokens, _, _ in largest]
+        return [words[kind].format(tokens=size, **named) for size, (_, kind, named) in zip(sizes, largest, strict=True)]
 
-        def told(tokens: int) -> int:
-            return plan.budget.model_tokens(tokens) * whole // ours
-
-        for entry in plan.largest:
-            is_put_in = entry.index in self.put_in
-            index = entry.index - sum(one <= entry.index for one in self.put_in)
-            tool = entry.tool if is_put_in else f" {entry.tool}" if entry.tool not in ("", entry.message.role) else ""
-            role, tokens = entry.message.role or "?", told(entry.size.tokens)
-            named = words["put_in" if is_put_in else "message"].format(index=index, role=role, tool=tool, tokens=tokens)
-            found.append((entry.size.tokens, named))
-        for name, tokens in self.members.items():
-            found.append((tokens, words["member"].format(name=name[:_MAX_NAME_CHARS], tokens=told(tokens))))
-        if plan.base.bytes and self._tools_tokens > REPLY_PRIMING_TOKENS:
-            found.append((self._tools_tokens, words["tools"].format(tokens=told(self._tools_tokens))))
-        if self.system_tokens:
-            found.append((self.system_tokens, words["system"].format(tokens=told(self.system_tokens))))
-        found.sort(key=lambda part: part[0], reverse=True)
-        return [named for _, named in found[:_MAX_TOLD]]
+    def _described(self, entry: TrackedMessage) -> tuple[str, Mapping[str, object]]:
+        """The words for a message, and what they name."""
+        index, role = entry.index - sum(one <= entry.index for one in self.put_in), entry.message.role
+        if entry.index in self.put_in:
+            return "put_in", {"index": index, "tool": entry.tool}
+        tool = f" {entry.tool}" if entry.tool not in ("", role) else ""
+        return "message", {"index": index, "role": role or "?", "tool": tool}
 
 
 def fixed_tokens(plan: Plan) -> int:

@@ -144,7 +144,7 @@ class Learning:
         ratio is applied. It is as long as prompts get, so one is enough, and waiting for more would cost as many
         refusals."""
         ratio = prompt_tokens / max(1, estimate_tokens)
-        if self._enabled and estimate_tokens >= MIN_SAMPLE_TOKENS and is_plausible(ratio):
+        if estimate_tokens >= MIN_SAMPLE_TOKENS and is_plausible(ratio):
             self._sample(model, counted_by, by, ratio, is_refused=True)
 
     def search(self, model: str, by: str | None = "") -> Search | None:
@@ -225,8 +225,6 @@ class Learning:
         ratio is applied; `counted_by`: the counter of that estimate. `by`: the tenant of the request. `may_cut`:
         whether the upstream may cut prompts silently; then nothing but the ratio keeps a prompt whole, so one response
         is enough, and a count far under it is no sample."""
-        if not self._enabled:
-            return
         self.note_prompt(model, prompt_tokens, by)
         if estimate_tokens < MIN_SAMPLE_TOKENS or prompt_tokens <= 0:
             return

@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proxy.config import Settings
 from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.compaction import BudgetRules, budget_for
@@ -64,12 +65,11 @@ class Attempt(core.Attempt, frozen=True, kw_only=True):
 class Judge:
     """Judges the responses to requests."""
 
-    def __init__(self, recorder: Recorder, planner: Planner, upstream_url: str, *, heals: bool) -> None:
-        """`heals`: whether a refused history is repaired."""
-        self._heals = heals
+    def __init__(self, settings: Settings, recorder: Recorder, planner: Planner) -> None:
+        self._heals = settings.history == "heal"
         self._recorder = recorder
         self._planner, self._learning = planner, planner.models.learning
-        self._is_own_server = is_own_server(upstream_url)
+        self._is_own_server = is_own_server(settings.upstream.base_url)
 
     def outcome(self, answer: PeekedResponse, planned: Planned, record: RequestRecord, *, is_first: bool) -> Outcome:
         """The outcome of a send; `is_first`: whether nothing was sent before. A defect in judging must not cost a
@@ -188,12 +188,9 @@ class Judge:
         beside = None if is_together else reply
         return self._learning.search_after(refused.request.known_as, size, beside, refused.tenant, fixed)
 
-    def learn_search(self, verdict: Verdict, refused: Planned, *, is_second: bool) -> None:
+    def learn_search(self, search: Search, verdict: Verdict, refused: Planned) -> None:
         """Keep the search after a refusal that names no limit. One without a word is kept only in mind: it teaches if a
         smaller prompt is accepted. So is one of a prompt that cannot be compared: it bounds second sends."""
-        search = self.search_after(verdict, refused, is_second=is_second)
-        if search is None:
-            return
         if verdict.is_overflow and not verdict.may_be_echo and _is_comparable(refused, is_refused=True):
             self._learning.note_unnamed_refusal(refused.request.known_as, search, refused.tenant)
         else:

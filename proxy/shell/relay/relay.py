@@ -88,13 +88,11 @@ class Relay:
         self._models = planner.models
         self._upstream = planner.models.upstream
         self._planner = planner
-        base_url, is_healing = settings.upstream.base_url, settings.history == "heal"
-        self._judge = Judge(recorder, planner, base_url, heals=is_healing)
+        self._judge = Judge(settings, recorder, planner)
         self._sends = Sends(settings, planner, store, self._judge)
         self._tenants = tenants
         self._recorder = recorder
-        keepalive_seconds = settings.overflow.keepalive_seconds
-        self._retrieval = Retrieval(planner, tools, recorder, settings.language, keepalive_seconds)
+        self._retrieval = Retrieval(planner, tools, recorder, settings.language, settings.overflow.keepalive_seconds)
         self._held = HeldConversations()
 
     async def serve(self, came: Arrived, record: RequestRecord) -> Served:
@@ -154,7 +152,12 @@ class Relay:
             self._recorder.plan_made(record, planned)
         came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
         response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
-        return Served(response if planned is None else await self._observed(response, planned, came.kept, record))
+        if planned is None:
+            return Served(response)
+        refused = response.status >= 400
+        served = Served(await self._observed(response, planned, came.kept, record) if refused else response)
+        came.kept.drop()
+        return served
 
     @property
     def own_wire(self) -> str:
@@ -175,11 +178,8 @@ class Relay:
 
     async def _observed(
         self, answer: UpstreamResponse, planned: Planned, kept: Kept, record: RequestRecord
-    ) -> UpstreamResponse | PeekedResponse:
-        """A response that passes unchanged; the cause of a refusal is recorded."""
-        if answer.status < 400:
-            kept.drop()
-            return answer
+    ) -> PeekedResponse:
+        """A refusal that passes unchanged; its cause is recorded."""
         refusal = PeekedResponse.of(answer, planned.wire)
         try:
             await refusal.look()
@@ -191,7 +191,6 @@ class Relay:
         except BaseException:
             await refusal.aclose()
             raise
-        kept.drop()
         return refusal
 
     async def _send_round(self, pending: PendingRequest, request_id: str) -> tuple[PeekedResponse, Planned, str]:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from msgspec import Struct, structs
 
 from proxy.config import Settings
-from proxy.core.models import Certainty
+from proxy.core.models import Certainty, Search
 from proxy.core.notices import UNNAMED, ArtifactAccess
 from proxy.core.overflow import (
     ALWAYS_SMALLER,
@@ -110,10 +110,12 @@ class Sends:
         if not self._retries:
             return None
         again = pending.again if len(history) == 1 else None
-        situation = self._situation(refused, verdict, holds_a_page=again is not None)
+        search = self._judge.search_after(verdict, refused, is_second=len(history) > 1)
+        situation = self._situation(refused, search, holds_a_page=again is not None)
         cures = () if pending.is_last else next_cures(history, situation)
-        if verdict.names_no_limit and (not cures or cures[0].kind is AttemptKind.EMERGENCY):
-            self._judge.learn_search(verdict, refused, is_second=len(history) > 1)
+        is_searched = verdict.names_no_limit and (not cures or cures[0].kind is AttemptKind.EMERGENCY)
+        if search is not None and is_searched:
+            self._judge.learn_search(search, verdict, refused)
         if not cures:
             return None
         cure, planned = cures[0], refused
@@ -134,10 +136,9 @@ class Sends:
                 return await self.following(pending, [*history[:-1], structs.replace(history[-1], outcome=outcome)])
         return cure, planned.with_reply(cure.reply_tokens)
 
-    def _situation(self, sent: Planned, verdict: Verdict, *, holds_a_page: bool) -> Situation:
+    def _situation(self, sent: Planned, search: Search | None, *, holds_a_page: bool) -> Situation:
         """What the table of cures needs to know of what was sent."""
         plan = sent.plan
-        search = self._judge.search_after(verdict, sent)
         guess = None if search is None else int(search.guess / sent.inputs.budget.ratio)
         return Situation(
             estimate_tokens=plan.after.tokens,
