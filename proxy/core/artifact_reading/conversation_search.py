@@ -65,10 +65,11 @@ class LostMessages(msgspec.Struct, frozen=True):
 def place(number: int, of: str) -> str:
     """What `places` says of a message. `of`: its tool or role, which a client may have named anyhow.
 
-    >>> place(3, "web search"), place(4, "\\n")
-    ('3 web search', '4 ?')
+    >>> place(3, "web search"), place(4, "\\n"), place(5, "\\ud800")
+    ('3 web search', '4 ?', '5 ?')
     """
-    return f"{number} {' '.join(of.split())[:_MAX_PLACE_CHARACTERS] or '?'}"
+    written = of.encode("utf-8", "replace").decode()  # half a character has no UTF-8
+    return f"{number} {' '.join(written.split())[:_MAX_PLACE_CHARACTERS] or '?'}"
 
 
 class Match(Discreet, frozen=True):
