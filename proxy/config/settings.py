@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -43,10 +43,7 @@ from proxy.config.types import (
     StateUrl,
     StoreUrl,
     Tokenizer,
-    is_installed,
-    key_from_file,
-    missing_extra,
-    must,
+    needs,
 )
 from proxy.config.upstreams import WIRE_PATHS, RoutedUpstream, UpstreamSettings
 from proxy.core.compaction import LOW_MARK
@@ -99,9 +96,6 @@ class SettingsError(Exception):
 
 class ServerSettings(Section):
     """Where the proxy listens."""
-
-    _fill_key = model_validator(mode="before")(staticmethod(key_from_file("admin_key")))
-    _fill_secret = model_validator(mode="before")(staticmethod(key_from_file("secret")))
 
     host: str = Field(default="127.0.0.1", min_length=1)
     """Address to listen on; 0.0.0.0 in a container."""
@@ -309,8 +303,6 @@ class ArtifactSettings(Section):
 class StateSettings(Section):
     """What replicas share. Without it, the file in `data_dir` serves the workers of one machine."""
 
-    _fill_url = model_validator(mode="before")(staticmethod(key_from_file("url")))
-
     url: StateUrl | None = None
     """A server of Redis or Valkey, `redis://host:6379/0` (`rediss://` with TLS), through which replicas share what they
     learn (limits, ratios, refused media and tools). Needs the extra `redis`;
@@ -336,15 +328,10 @@ class DecisionSettings(Section):
     after a restart. 0: each worker remembers only its own, in memory."""
 
 
-def _needs(extra: str, module: str) -> AfterValidator:
-    """A missing extra should be noticed at the start."""
-    return AfterValidator(must(missing_extra(extra), lambda is_wanted: not is_wanted or is_installed(module)))
-
-
 class TracingSettings(Section):
     """OpenTelemetry traces: one span for each chat request."""
 
-    enabled: Annotated[bool, _needs("otel", "opentelemetry.exporter.otlp.proto.http")] = False
+    enabled: Annotated[bool, needs("otel", "opentelemetry.exporter.otlp.proto.http")] = False
     """Send spans to a collector over HTTP. Needs the extra `otel`; the standard variables set the destination:
     `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_SERVICE_NAME`, `OTEL_TRACES_SAMPLER` and the others."""
 
@@ -372,7 +359,7 @@ class Settings(BaseSettings):
     compress_api: bool = False
     """`true`: answer `/v1/compress` and `/v1/retrieve` here, as headroom does, for gateways whose guardrails call them
     (LiteLLM, Portkey); `false`: they pass through like all other paths. Clients elsewhere need `server.admin_key`."""
-    mcp: Annotated[bool, _needs("mcp", "mcp")] = False
+    mcp: Annotated[bool, needs("mcp", "mcp")] = False
     """`true`: answer `/mcp`, where MCP clients read and search artifacts with the key that these came with
     ([MCP](mcp.md)). Needs the extra `mcp`."""
     language: Literal["en", "zh"] = "en"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, SecretStr, model_validator
 
 from proxy.core.models import Modality
 
@@ -54,6 +54,11 @@ def must(words: str, is_allowed: Callable[[Any], object]) -> Callable[[Any], Any
         return value
 
     return checked
+
+
+def needs(extra: str, module: str) -> AfterValidator:
+    """A missing extra should be noticed at the start, where the setting is not false."""
+    return AfterValidator(must(missing_extra(extra), lambda value: value is False or is_installed(module)))
 
 
 def _at_home(path: Path) -> Path:
@@ -102,8 +107,6 @@ def _state_url(url: SecretStr) -> SecretStr:
         is_plain = False
     if not is_plain or parts.scheme not in ("redis", "rediss") or not _DATABASE.fullmatch(parts.path):
         raise ValueError("must be a URL such as redis://host:6379/0, or rediss:// with TLS")
-    if not is_installed("redis"):
-        raise ValueError(missing_extra("redis"))
     return SecretStr(address)
 
 
@@ -147,7 +150,7 @@ Secret = Annotated[
 """SECRET_BYTES that key hashes."""
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
-StateUrl = Annotated[SecretStr, AfterValidator(_state_url)]
+StateUrl = Annotated[SecretStr, AfterValidator(_state_url), needs("redis", "redis")]
 AgentPath = Annotated[
     str,
     AfterValidator(
@@ -209,18 +212,6 @@ KeyFile = Annotated[Path, BeforeValidator(_named), AfterValidator(_readable)]
 """A file that holds a key and nothing else, as Docker and Kubernetes mount secrets; its path is not secret."""
 
 
-def key_from_file(name: str) -> Callable[[Any], Any]:
-    """Fill an unset key from the file named for it; the file's own field reports what is wrong with the file."""
-
-    def filled(given: Any) -> Any:
-        if isinstance(given, dict) and given.get(name) is None and given.get(f"{name}_file"):
-            with contextlib.suppress(OSError, ValueError, TypeError):
-                return {**given, name: key_in(Path(given[f"{name}_file"]))}
-        return given
-
-    return filled
-
-
 def _max_chars(given: int) -> int:
     """0 or less: 4000; 1 to 999: 1000, as less would be useless; else as given."""
     return 4_000 if given <= 0 else max(1_000, given)
@@ -243,6 +234,18 @@ class Section(BaseModel):
     """Unknown keys are mistakes, and nothing changes after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_keys(cls, given: Any) -> Any:
+        """Take each key that is not set from the file named for it; the file's own field reports what is wrong with
+        it."""
+        for name in cls.model_fields if isinstance(given, dict) else ():
+            file = f"{name}_file"
+            if file in cls.model_fields and given.get(name) is None:
+                with contextlib.suppress(OSError, ValueError, TypeError, LookupError):
+                    given = {**given, name: key_in(Path(given[file]))}
+        return given
 
 
 VARIABLES: Final[Mapping[str, tuple[bytes, str]]] = {

@@ -9,9 +9,9 @@ import fnmatch
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from proxy.config.types import BaseUrl, KeyFile, Section, SentKey, key_from_file
+from proxy.config.types import BaseUrl, KeyFile, Section, SentKey
 from proxy.wire import WIRES, wire_beside
 
 WIRE_PATHS: Final[Mapping[str, str]] = {wire.name: wire.path for wire in WIRES.values() if wire.name}
@@ -24,8 +24,6 @@ else:
 
 class UpstreamSettings(Section):
     """Where requests go."""
-
-    _fill_key = model_validator(mode="before")(staticmethod(key_from_file("api_key")))
 
     base_url: BaseUrl = "https://api.openai.com/v1"
     """The OpenAI-compatible API that requests are forwarded to; without a path, `/v1` is added."""
