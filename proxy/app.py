@@ -7,12 +7,10 @@ import contextlib
 import functools
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI
 from msgspec import Struct, field
-from starlette.types import ASGIApp
 
 from proxy.config import Settings
 from proxy.core.overflow import prepare
@@ -156,7 +154,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
         room=WaitingRoom(settings.server.max_waiting_bytes, metrics.counters["lost_waiting_requests"].inc),
         tenants=tenants,
         guard=_guard(settings),
-        rights=_rights(settings, tenants),
+        rights=ArtifactRights(tenants, _local_guard(settings)),
         reader=reader,
         replacements=inherited.replacements,
         by_hash=ArtifactsByHash(store, reader) if settings.enabled and settings.compress_api else None,
@@ -214,7 +212,10 @@ async def _running(
             at_the_end.callback(asyncio.create_task(work).cancel)
         await shared.store.start()
         if settings.mcp:
-            services.mcp = await at_the_end.enter_async_context(_mcp(shared.tools, services.rights))
+            # It needs an extra that may not be installed; the SDK takes a second to load.
+            from proxy.shell.endpoints.mcp_server import speaking  # noqa: PLC0415
+
+            services.mcp = await at_the_end.enter_async_context(speaking(shared.tools, services.rights))
         history.max_rows = _stored(settings)
         metrics.learning = [one.learning for one in models]
         metrics.price_of = {one.upstream.host: one.catalogue.price_of for one in reversed(models)}
@@ -258,9 +259,9 @@ def _guard(settings: Settings) -> Guard:
     return Guard(server.admin_key, server.host_names, lends_key=has_key and listens_here_only(server.host))
 
 
-def _rights(settings: Settings, tenants: Tenants) -> ArtifactRights:
-    names, is_open = settings.server.host_names, settings.artifacts.open_on_loopback
-    return ArtifactRights(tenants, open_on_loopback=is_open, host_names=names)
+def _local_guard(settings: Settings) -> Guard | None:
+    """What admits clients that may read all artifacts, if any may."""
+    return Guard(None, settings.server.host_names) if settings.artifacts.open_on_loopback else None
 
 
 def _readiness(settings: Settings, routes: Routes, store: ArtifactStore) -> Readiness:
@@ -279,13 +280,6 @@ def _sharing(
 
     learning = {one.learning.upstream: one.learning for one in models}
     return SharedLearning(settings.state.url, tenants.fleet, learning, metrics.counters["state_failures"].inc)
-
-
-def _mcp(tools: ArtifactTools, rights: ArtifactRights) -> AbstractAsyncContextManager[ASGIApp]:
-    """The protocol while the application runs; the SDK takes a second to load."""
-    from proxy.shell.endpoints.mcp_server import speaking  # noqa: PLC0415 - needs an extra that may not be installed
-
-    return speaking(tools, rights)
 
 
 def _tracer(settings: Settings) -> Tracer | None:

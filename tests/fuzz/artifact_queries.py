@@ -150,7 +150,7 @@ def _running() -> tuple[asyncio.Runner, FastAPI]:
     reader = ArtifactReader(folder, retention_days=7)
     for end in (place.cleanup, runner.close):
         atexit.register(end)
-    rights = ArtifactRights(_TENANTS, open_on_loopback=False, host_names=frozenset())
+    rights = ArtifactRights(_TENANTS)
     upstream = SimpleNamespace(base_path=b"/v1")
     api = create_api()
     api.state.services = SimpleNamespace(

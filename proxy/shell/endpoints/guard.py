@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from pydantic import SecretStr
 from starlette.types import Scope
 
@@ -169,18 +170,17 @@ def _name_of(host: str) -> str:
         return ""
 
 
-class ArtifactRights:
-    """Looks at requests."""
+class ArtifactRights(Struct, frozen=True):
+    """Which artifacts a request may read."""
 
-    def __init__(self, tenants: Tenants, *, open_on_loopback: bool, host_names: frozenset[str]) -> None:
-        self._tenants = tenants
-        self._open_on_loopback = open_on_loopback
-        self._guard = Guard(None, host_names)
+    tenants: Tenants
+    all_for: Guard | None = None
+    """Admits the clients that may read those of any tenant; None: there are none."""
 
     def tenant_of(self, scope: Scope) -> str | None:
         """The tenant whose artifacts it may read; None: those of any tenant."""
-        if self._open_on_loopback:
+        if self.all_for is not None:
             with contextlib.suppress(NotFromHere):
-                self._guard.check(scope)
+                self.all_for.check(scope)
                 return None
-        return self._tenants.tenant_of(scope["headers"]).hex()
+        return self.tenants.tenant_of(scope["headers"]).hex()

@@ -62,16 +62,16 @@ def create_server(tools: ArtifactTools, tenants_of: TenantsOf) -> Server[Any]:
         except Exception:
             log.exception("request_failed", request_id=str(context.request_id)[:100])
             result = ToolText("the proxy failed; its log says why", is_failure=True)
-        known = params.name if params.name in (SPEC.name, SEARCH) else None
         log.info(
             "artifact_read",
-            tool=known,
+            tool=params.name if params.name in (SPEC.name, SEARCH) else None,
             artifact=artifact,
             failed=result.is_failure,
             sent_bytes=utf8_length(result.text),
         )
-        content = types.TextContent(type="text", text=result.text)
-        return types.CallToolResult(content=[content], is_error=result.is_failure)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=result.text)], is_error=result.is_failure
+        )
 
     server: Server[Any] = Server("context-proxy", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
     server.middleware.clear()  # a span for each message: traces are of chat requests

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, cast
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -84,8 +84,7 @@ class Services(Struct, eq=False, kw_only=True):
 
 async def services_of(request: Request) -> Services:
     """The services that a request began with."""
-    found: Services = request.state.services
-    return found
+    return cast("Services", request.state.services)
 
 
 Serving = Annotated[Services, Depends(services_of)]

@@ -199,8 +199,7 @@ class _Brotli:
         return bool(self._unpacker.is_finished())
 
     def decompress(self, body: bytes, most: int) -> bytes:
-        unpacked: bytes = self._unpacker.process(body, output_buffer_limit=most)  # and up to half as much
-        return unpacked
+        return bytes(self._unpacker.process(body, output_buffer_limit=most))  # and up to half as much
 
 
 @functools.cache

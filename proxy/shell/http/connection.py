@@ -50,8 +50,11 @@ that send each JSON token as a chunk, as Python's `iterencode` does, write more.
 _TLS: Final = b"\x16"
 """How a handshake begins, in every version (RFC 8446 5.1)."""
 _TLS_PROBLEM: Final = "the client speaks TLS, but this port speaks HTTP: use http://, or put a TLS proxy in front"
-_PROBLEMS: Final = {"Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1 is"}
-"""llhttp's messages that leave the client guessing (RFC 9113 3.4)."""
+_PROBLEMS: Final = {
+    "Pause on PRI/Upgrade": "HTTP/2 is not spoken here; HTTP/1.1 is",
+    "User callback error": "the target of the request is no URL with a path, or too long",
+}
+"""llhttp's messages that leave the client guessing (RFC 9113 3.4; RFC 9112 3.2.2)."""
 
 
 class Connections(Struct):

@@ -123,10 +123,9 @@ class Upstream:
 
     async def aclose(self) -> None:
         """Close all connections; the next send opens others, on any loop."""
-        if self._session is None:
-            return
         session, self._session = self._session, None
-        await session.close()
+        if session is not None:
+            await session.close()
 
     def _open(self) -> aiohttp.ClientSession:
         """Created at the first send, as it belongs to the running loop."""

@@ -202,6 +202,10 @@ def test_the_line_before_a_chunk_does_not_go_on_for_ever():
             "malformed_request: the client speaks TLS, but this port speaks HTTP",
         ),
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "malformed_request: HTTP/2 is not spoken here"),
+        *(
+            (b"GET %b HTTP/1.1\r\nhost: a\r\n\r\n" % target, "malformed_request: the target of the request is no URL")
+            for target in (b"http://a", b"http://a?b", b"http://[::1", b"http://a:99999/b")
+        ),
     ],
 )
 def test_what_is_not_spoken_here_is_named(sent, refusal, cuts):
