@@ -281,6 +281,9 @@ _ERROR_MEMBERS: Final = ("error", "errors", "base_resp", "exception", "fault")
 _USAGE_OR_ERROR_MEMBERS: Final = ("usage", *_ERROR_MEMBERS)
 _ERROR_WITHOUT_ANSWER: Final = frozenset({"detail", "message", "msg", "error_msg", "error_message", "error_code"})
 _ANSWER_MEMBERS: Final = ("choices", "output", "content", "candidates", "id")
+_PARTS: Final = ("response", "message", "delta", "incomplete_details")
+"""Objects inside a reply: `response.failed` of the Responses API, Anthropic's `message_start` and `message_delta`."""
+_REASONS: Final = ("finish_reason", "stop_reason", "reason", "native_finish_reason")
 _ENDINGS: Final = {"max_output_tokens": "max_tokens"}
 """Finish reasons of the Responses API, and their names on chat completions."""
 _BEGINNINGS: Final = frozenset({"response.created", "response.queued", "response.in_progress"})
@@ -348,16 +351,18 @@ def _events(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _add_success(found: Found, path: str, value: Any, depth: int = 0) -> None:
-    """Errors and finish reasons of a 2xx body or event."""
+    """Errors, finish reasons and output of a 2xx body or event, and of the objects of which its reply consists."""
     if not isinstance(value, dict) or depth > _MAX_DEPTH:
         return
     for name in _ERROR_MEMBERS:
         if (error := value.get(name)) and not _says_success(error):
             collect(found, joined(path, name), name, error)
+    for name in _REASONS:
+        if isinstance(reason := value.get(name), str):
+            found.endings.append(ErrorCode(joined(path, name), _ENDINGS.get(reason, reason)))
     found.has_output |= _has_output(value)
-    for name in ("response", "message"):  # Responses API: `response.failed`; Anthropic: `message_start`
-        _add_success(found, joined(path, name), value.get(name), depth + 1)
-    _add_finish(found, path, value)
+    for name, inner in (*((name, value.get(name)) for name in _PARTS), *(("choices", one) for one in _choices(value))):
+        _add_success(found, joined(path, name), inner, depth + 1)
     declares_error = str(value.get("type")).lower().endswith("error") or value.get("object") == "error"
     has_answer = any(map(value.get, _ANSWER_MEMBERS)) or isinstance(value.get("message"), dict)
     if declares_error or (not has_answer and any(as_words(name) in _ERROR_WITHOUT_ANSWER for name in value)):
@@ -410,16 +415,6 @@ def _has_output(value: dict[str, Any]) -> bool:
 def _says_success(value: Any) -> bool:
     """MiniMax's `base_resp` is in every response: `{"status_code": 0, "status_msg": "success"}`."""
     return isinstance(value, dict) and str(value.get("status_code", "-")).lower() in _SUCCESSES
-
-
-def _add_finish(found: Found, path: str, value: dict[str, Any]) -> None:
-    inner = (value.get("incomplete_details"), value.get("delta"), *_choices(value))
-    for holder in (value, *(one for one in inner if isinstance(one, dict))):
-        for name in ("finish_reason", "stop_reason", "reason", "native_finish_reason"):
-            if isinstance(reason := holder.get(name), str):
-                found.endings.append(ErrorCode(joined(path, name), _ENDINGS.get(reason, reason)))
-        if holder is not value and (error := holder.get("error")):
-            collect(found, joined(path, "choices.error"), "error", error)
 
 
 _WINDOW: Final = ("n_ctx", "max_context_length", "context_length", "context_window", "max_model_len")

@@ -301,7 +301,7 @@ def test_a_wait_is_requested_by_a_header():
 def test_of_a_success_endings_are_reported():
     body = {"choices": [{"finish_reason": "length"}], "usage": {"prompt_tokens": 10, "completion_tokens": 0}}
     report = report_of(200, [], json.dumps(body).encode())
-    assert report.endings == [ErrorCode("finish_reason", "length")]
+    assert report.endings == [ErrorCode("choices.finish_reason", "length")]
     assert (report.texts, report.codes) == ([], [])
 
 
@@ -344,7 +344,7 @@ def test_members_of_an_error_are_taken_for_what_they_are():
 def test_an_ending_that_means_a_full_window():
     body = {"choices": [{"finish_reason": "model_context_window_exceeded"}], "usage": {"prompt_tokens": 8190}}
     verdict = DEFAULT.judged(200, [], json.dumps(body).encode(), sent=None, request=b"")
-    assert (verdict.kind, verdict.prompt, verdict.evidence) == (VerdictKind.PROMPT, 8190, "finish_reason")
+    assert (verdict.kind, verdict.prompt, verdict.evidence) == (VerdictKind.PROMPT, 8190, "choices.finish_reason")
 
 
 NOTHINGS = [
