@@ -157,7 +157,7 @@ async def _served(
     early, target = EarlyBytes(sender.pass_early), _target(scope, route)
     wire, access = cast("Wire", matched.wire), services.ways.of(scope)
     serving = route.relay.serve(Arrived(wire, target, headers, received, kept, access, early, matched.model), record)
-    seconds = route.relay.keepalive_seconds(headers)
+    seconds = route.relay.keepalive_seconds
     if seconds is None:
         return await serving
     ticking = asyncio.create_task(sender.comment_every(seconds, lambda: early.client_streams))

@@ -43,7 +43,7 @@ from proxy.shell.relay.sends import (
 from proxy.shell.relay.tool_loop import MergedResponse, Retrieval, ToolLoop, watched
 from proxy.shell.resources import Kept, in_thread, logger
 from proxy.shell.telemetry import Recorder, RequestRecord, client_name, session_name
-from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse, header
+from proxy.shell.upstream import Headers, Outgoing, UpstreamResponse
 from proxy.wire import DEFAULT, Wire
 
 MODE_HEADER: Final = b"x-context-proxy-mode"
@@ -92,7 +92,9 @@ class Relay:
         self._sends = Sends(settings, planner, store, self._judge)
         self._tenants = tenants
         self._recorder = recorder
-        self._retrieval = Retrieval(planner, tools, recorder, settings.language, settings.overflow.keepalive_seconds)
+        self.keepalive_seconds = settings.overflow.keepalive_seconds
+        """How long a client of a stream may receive nothing before its first event; None: as long as it takes."""
+        self._retrieval = Retrieval(planner, tools, recorder, settings.language, self.keepalive_seconds)
         self._held = HeldConversations()
 
     async def serve(self, came: Arrived, record: RequestRecord) -> Served:
@@ -111,11 +113,10 @@ class Relay:
         if mode != "off":
             encoding = encoding_of(headers) if b"content-encoding" in named else b""
             planned = await self._planned(came, encoding, record, tenant, is_observed=mode != "on")
-        if came.early is not None and planned is not None:
-            came.early.client_streams = planned.request.stream
         headers = self._sent_headers(came, named, None if mode == "observe" else planned)
         if planned is None or mode == "observe":
             return await self._as_it_came(came, headers, planned, record)
+        came.early.client_streams = planned.request.stream
         kept, again = came.kept, None
         if planned.offered and self._retrieval.left_out:
             pending = PendingRequest(came, headers, planned)
@@ -204,16 +205,6 @@ class Relay:
         problem = "" if attempt.outcome.is_accepted else f"HTTP {attempt.response.status}"
         return attempt.response, attempt.planned, problem
 
-    def keepalive_seconds(self, headers: Headers) -> float | None:
-        """How long a client of a stream may receive nothing before its first event; None: as long as it takes."""
-        seconds = self._settings.overflow.keepalive_seconds
-        if seconds is None:
-            return None
-        try:
-            return seconds if self._mode(header(headers, MODE_HEADER)) == "on" else None
-        except MalformedRequest:  # reported when the request is served
-            return None
-
     async def _answer(self, pending: PendingRequest, record: RequestRecord) -> Attempt:
         """Send what the table of cures says until there is a response for the client. Raises ProxyError."""
         history: list[Attempt] = []
@@ -271,8 +262,7 @@ class Relay:
         del body  # its response may take minutes
         response = PeekedResponse.of(await self._send(pending.came.target, headers, outgoing, record), planned.wire)
         may_begin = not (history and still_stands(history[-1], cure))
-        early = pending.came.early if may_begin else None
-        pass_on = None if early is None else early.pass_on
+        pass_on = pending.came.early.pass_on if may_begin else None
         try:
             await response.look(pass_on, as_stream=planned.request.stream)
         except BaseException:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from proxy.config import Settings
 from proxy.core.models import Certainty, Search
-from proxy.core.notices import UNNAMED, ArtifactAccess
+from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import (
     ALWAYS_SMALLER,
     ESTIMATED_SHARE,
@@ -49,7 +49,8 @@ class EarlyBytes(Struct):
 
     pass_on: PassEarly
     client_streams: bool = False
-    """Whether the client is known to want a stream; only then are comments sent while it waits."""
+    """Whether the client is known to want a stream, and gets one of a fitted request: only then are comments sent while
+    it waits."""
 
 
 class Arrived(Struct):
@@ -62,10 +63,10 @@ class Arrived(Struct):
     """Compressed or not."""
     kept: Kept
     """Keeps the request while it waits."""
-    access: ArtifactAccess = UNNAMED
-    early: EarlyBytes | None = None
+    access: ArtifactAccess
+    early: EarlyBytes
     """Takes bytes without content while the response is read."""
-    model: str = ""
+    model: str
     """Used if the body names none."""
 
 
