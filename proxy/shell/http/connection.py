@@ -209,7 +209,7 @@ class Connection(HttpToolsProtocol):
         if self._all.is_draining:
             self.cycle.keep_alive = False
         if self.cycle.scope["http_version"] < "1.1":
-            _send_without_chunks(self.cycle)
+            _speak_http_1_0(self.cycle)
         if not self.pipeline:
             self._served = self.cycle
             self._stop_waiting()
@@ -306,8 +306,10 @@ class Connection(HttpToolsProtocol):
             self.timeout_keep_alive_task.cancel()
 
 
-def _send_without_chunks(cycle: RequestResponseCycle) -> None:
-    """Have a response end with its connection, stated length or not, as the client knows no chunks (RFC 9112 6.1)."""
+def _speak_http_1_0(cycle: RequestResponseCycle) -> None:
+    """Have a response end with its connection, stated length or not, as the client knows no chunks (RFC 9112 6.1); nor
+    does it wait for a 100 (RFC 9110 10.1.1)."""
+    cycle.waiting_for_100_continue = False
     send = cycle.send
 
     async def send_unframed(message: Any) -> None:

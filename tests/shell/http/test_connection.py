@@ -37,6 +37,24 @@ async def _served(app, request=REQUEST):
     return connection, socket
 
 
+@pytest.mark.parametrize(("version", "is_asked_on"), [(b"1.0", False), (b"1.1", True)])
+async def test_only_a_client_that_knows_it_gets_leave_to_send_its_body(version, is_asked_on):
+    bodies = list[bytes]()
+
+    async def app(_, receive, send):
+        bodies.append((await receive())["body"])
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"body"})
+
+    head = b"POST / HTTP/%b\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 3\r\n\r\n" % version
+    connection, socket = await _served(app, head)
+    assert (socket.sent == [b"HTTP/1.1 100 Continue\r\n\r\n"]) is is_asked_on
+    connection.data_received(b"abc")
+    await _turns()
+    assert bodies == [b"abc"]
+    assert socket.sent[-1] == b"body"
+
+
 async def test_a_server_that_stops_ends_the_connection_with_the_response():
     async def app(_, __, send):
         await send(HEAD)
