@@ -137,7 +137,7 @@ def create_services(settings: Settings, inherited: Inherited) -> Services:
     tools, ways = ArtifactTools(reader, settings.language), AccessResolver(settings.artifacts, folder.place_of(""))
     resolver = _resolver(settings, folder, reader, store, _downloads(settings))
     recorder = Recorder(metrics, tracer, history, inherited.replacements)
-    shared = Shared(store, reader, tools, tenants, recorder, resolver)
+    shared = Shared(store, tools, tenants, recorder, resolver)
     routes = _routes(settings, shared)
     models = [route.planner.models for route in routes.all]
     sharing = _sharing(settings, models, tenants, metrics)
@@ -231,7 +231,6 @@ class Shared(Struct, frozen=True):
     """Parts shared by requests to all upstreams."""
 
     store: ArtifactStore
-    reader: ArtifactReader
     tools: ArtifactTools
     tenants: Tenants
     recorder: Recorder

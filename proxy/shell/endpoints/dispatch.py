@@ -200,10 +200,9 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
     request_id, wire, arrived = request_id_of(headers), wire_over(matched.path), asyncio.Event()
     write_lines_for(request_id.decode())
     sender = ResponseSender(send, request_id, wire)
-    pause_seconds = services.server.body_timeout_seconds
     body = None
     if any(name in (b"content-length", b"transfer-encoding") and value != b"0" for name, value in headers):
-        body = pieces_of(Request(scope, receive), pause_seconds, arrived=arrived)
+        body = pieces_of(Request(scope, receive), services.server.body_timeout_seconds, arrived=arrived)
     else:
         arrived.set()
     try:
@@ -218,8 +217,13 @@ async def passed_through(scope: Scope, receive: Receive, send: Send) -> None:
             await sender.pass_on()
     except Exception as error:
         failure = reported(error, request_id.decode())
-        about = {"method": scope["method"], "path": scope["path"][:200]}
-        logger().warning("passthrough_failed", **about, code=failure.code, problem=failure.message)
+        logger().warning(
+            "passthrough_failed",
+            method=scope["method"],
+            path=scope["path"][:200],
+            code=failure.code,
+            problem=failure.message,
+        )
         await sender.refuse(failure)
     finally:
         await sender.let_go()
@@ -229,8 +233,10 @@ def _check(services: Services, scope: Scope, matched: PathMatch | None) -> None:
     """Raises ProxyError for a request of a stranger, and for one that no server should get."""
     services.guard.check_stranger(scope)
     if scope["method"] == "TRACE":
-        problem = "TRACE is not forwarded: its echo would show what the proxy adds to a request"
-        raise MethodNotAllowed(problem, headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"})
+        raise MethodNotAllowed(
+            "TRACE is not forwarded: its echo would show what the proxy adds to a request",
+            headers={"allow": "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"},
+        )
     path = scope["path"]
     if matched is not None and "." in path and _DOT_SEGMENT.search(path):  # hardly any path has a dot
         raise MalformedRequest("the path has a segment of dots")

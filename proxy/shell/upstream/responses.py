@@ -80,10 +80,10 @@ class Response(aiohttp.ClientResponse):
     async def start(self, connection: Connection) -> Self:
         """Read the head."""
         protocol = connection.protocol
-        ending = None if protocol is None else protocol.closed
+        assert protocol is not None, "a connection that is open"
         await super().start(connection)
         if "content-length" not in self.headers and "transfer-encoding" not in self.headers:
-            self.ending = ending
+            self.ending = protocol.closed  # it has been since the connector asked for it
         return self
 
 
