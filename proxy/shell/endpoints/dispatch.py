@@ -92,9 +92,8 @@ def _agents_app(services: Services, scope: Scope, matched: PathMatch | None) -> 
 def _greeting(routes: Routes, scope: Scope) -> bytes | None:
     """What a server that an upstream is says at `/`, for a client that looks whether it is there; browsers accept
     HTML."""
-    if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
-        return None
-    if b"text/html" in header(scope["headers"], b"accept"):
+    is_look = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
+    if not is_look or b"text/html" in header(scope["headers"], b"accept"):
         return None
     wires = (wire for wire in WIRES.values() if wire.greeting and routes.beside(wire) is not None)
     return next((wire.greeting for wire in wires), None)

@@ -187,8 +187,8 @@ async def healthz() -> Response:
 )
 async def readyz(services: Serving) -> Response:
     """Asks the upstream and tests the store. The result is valid for a while, however many ask."""
-    is_ready, problems = await services.readiness.looked()
-    if not is_ready:
+    problems = await services.readiness.problems()
+    if not services.readiness.is_ready(problems):
         return json_response(NotReady("not ready", problems), 503)
     noted = {name: why for name, note in services.notes.items() if (why := note()) is not None}
     return json_response(Ready("ready", {**problems, **noted}))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import Annotated, Final, Literal, TypeAlias, cast
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
@@ -137,14 +137,6 @@ class NotReady:
     """What is not ready, `upstream`, `upstreams[0]` or `store`, and why."""
 
 
-class Looked(NamedTuple):
-    """The outcome of a look at everything."""
-
-    is_ready: bool
-    problems: Mapping[str, str]
-    """Name of a failed check → why it failed."""
-
-
 class Readiness:
     """Remembers the last check and repeats it on request once it is old."""
 
@@ -161,24 +153,22 @@ class Readiness:
         self._checks = {**upstreams, **others}
         self._optional = {*upstreams, *noted}
         self._clock = clock
-        self._looked = Looked(is_ready=False, problems={})
+        self._problems: Mapping[str, str] = {}
         self._good_until = float("-inf")
         self._one_at_a_time = asyncio.Lock()
 
-    async def looked(self) -> Looked:
-        """The outcome of the last look, which was not long ago."""
+    async def problems(self) -> Mapping[str, str]:
+        """The checks that failed when all were last made, which was not long ago, and why."""
         async with self._one_at_a_time:
             if self._clock() >= self._good_until:
                 found = await asyncio.gather(*(_checked(check) for check in self._checks.values()))
-                problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
-                has_upstream = any(name not in problems for name in self._upstreams)
-                self._looked = Looked(has_upstream and self._optional.issuperset(problems), problems)
-                self._good_until = self._clock() + (NOT_READY_SECONDS if problems else READY_SECONDS)
-            return self._looked
+                self._problems = {name: why for name, why in zip(self._checks, found, strict=True) if why is not None}
+                self._good_until = self._clock() + (NOT_READY_SECONDS if self._problems else READY_SECONDS)
+            return self._problems
 
-    async def problems(self) -> Mapping[str, str]:
-        """Problems found by the last check."""
-        return (await self.looked()).problems
+    def is_ready(self, problems: Mapping[str, str]) -> bool:
+        """True if requests can be served although these checks failed."""
+        return not problems.keys() >= self._upstreams.keys() and self._optional.issuperset(problems)
 
 
 async def _checked(check: Check) -> str | None:

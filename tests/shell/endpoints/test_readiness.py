@@ -23,6 +23,12 @@ class Check:
         return self.problem
 
 
+async def looked(readiness):
+    """Whether it is ready, and what is wrong."""
+    problems = await readiness.problems()
+    return readiness.is_ready(problems), problems
+
+
 @pytest.mark.parametrize(
     ("problems", "is_ready"),
     [
@@ -37,16 +43,14 @@ class Check:
 async def test_one_of_several_upstreams_is_enough_and_the_store_is_always_needed(problems, is_ready):
     named = dict(zip(("upstreams[0]", "upstream", "store"), problems, strict=True))
     checks = {name: Check(why) for name, why in named.items()}
-    looked = await Readiness(
-        {name: checks[name] for name in ("upstreams[0]", "upstream")}, {"store": checks["store"]}
-    ).looked()
-    assert looked == (is_ready, {name: why for name, why in named.items() if why})
+    found = Readiness({name: checks[name] for name in ("upstreams[0]", "upstream")}, {"store": checks["store"]})
+    assert await looked(found) == (is_ready, {name: why for name, why in named.items() if why})
 
 
 @pytest.mark.parametrize("upstream", [None, "gone"])
 async def test_what_is_noted_is_named_and_takes_no_replica_out(upstream):
     found = Readiness({"upstream": Check(upstream)}, {"store": Check("expired")}, noted=["store"])
-    assert await found.looked() == (
+    assert await looked(found) == (
         upstream is None,
         {"store": "expired"} if upstream is None else {"upstream": "gone", "store": "expired"},
     )
@@ -56,7 +60,7 @@ async def test_a_storm_of_probes_is_one_look():
     check = Check()
     check.gate.clear()
     found = Readiness({"upstream": check}, {})
-    probes = [asyncio.create_task(found.looked()) for _ in range(500)]
+    probes = [asyncio.create_task(looked(found)) for _ in range(500)]
     await asyncio.sleep(0)
     check.gate.set()
     assert await asyncio.gather(*probes) == [(True, {})] * 500
@@ -66,16 +70,16 @@ async def test_a_storm_of_probes_is_one_look():
 async def test_a_result_counts_for_a_while_and_a_bad_one_for_less():
     check, clock = Check(), Clock()
     found = Readiness({"upstream": check}, {}, clock)
-    await found.looked()
+    await looked(found)
     clock.now = READY_SECONDS - 0.1
-    await found.looked()
+    await looked(found)
     assert check.calls == 1
     clock.now, check.problem = READY_SECONDS, "gone"
-    assert await found.looked() == (False, {"upstream": "gone"})
+    assert await looked(found) == (False, {"upstream": "gone"})
     assert check.calls == 2
     clock.now += NOT_READY_SECONDS
     check.problem = None
-    assert await found.looked() == (True, {})
+    assert await looked(found) == (True, {})
 
 
 async def test_a_check_that_hangs_is_a_reason(monkeypatch):
@@ -83,14 +87,14 @@ async def test_a_check_that_hangs_is_a_reason(monkeypatch):
     check = Check()
     check.gate.clear()
     found = Readiness({"upstream": check}, {"store": Check()})
-    assert await found.looked() == (False, {"upstream": "no answer within 0.01 s"})
+    assert await looked(found) == (False, {"upstream": "no answer within 0.01 s"})
 
 
 async def test_a_probe_that_is_given_up_stops_no_other():
     check = Check()
     check.gate.clear()
     found = Readiness({"upstream": check}, {})
-    first, second = (asyncio.create_task(found.looked()) for _ in range(2))
+    first, second = (asyncio.create_task(looked(found)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     check.gate.set()
