@@ -175,8 +175,16 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """The message without empty texts beside anything else."""
         return self
 
-    def with_reasoning(self) -> Self:
+    def with_reasoning(self, *, says_something: bool) -> Self:  # noqa: ARG002 - one API demands it
         """The model's message with the reasoning that must come back with it, if it lacks that."""
+        return self
+
+    def with_text(self) -> Self:
+        """The message with a string as its content, if that is one of texts, or null."""
+        return self
+
+    def without_other_members(self) -> Self:
+        """The message without members that other servers of its API put into it."""
         return self
 
     def with_signature(self) -> Self:

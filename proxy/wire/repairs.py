@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, Protocol, Self, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from proxy.core.conversation import TOOL_ROLES, Message
+from proxy.core.conversation import SYSTEM_ROLES, TOOL_ROLES, Message
 from proxy.core.notices import HISTORY, MEDIA, Language, as_text, say
 from proxy.core.overflow import ROLES_IN_TURN, VerdictKind
 from proxy.core.text import Path, jsontext
@@ -32,7 +32,9 @@ class Mendable(Message, Protocol):
     def with_ids(self, ids: Sequence[str], most: int = 0) -> Self: ...
     def marks(self) -> Iterator[Path]: ...
     def without_blanks(self) -> Self: ...
-    def with_reasoning(self) -> Self: ...
+    def with_reasoning(self, *, says_something: bool) -> Self: ...
+    def with_text(self) -> Self: ...
+    def without_other_members(self) -> Self: ...
     def with_signature(self) -> Self: ...
     def without_lonely_blocks(self) -> Self | None: ...
     def rewritten(self, raw: bytes) -> Self: ...
@@ -202,6 +204,11 @@ def _with_contents(request: Request, _: int, language: Language) -> Request:
     return _in(request, found_at)
 
 
+def _with_texts(request: Request, value: int, language: Language) -> Request:
+    """A string in place of parts that are texts, and of null."""
+    return _in(_with_contents(request, value, language), lambda _, message: (message.with_text(),))
+
+
 def _without_old_marks(request: Request, most: int, _: Language) -> Request:
     """The newest marks of the messages stay, beside those of system text and tools."""
     messages = cast(Sequence[Mendable], request.conversation.messages)
@@ -246,14 +253,54 @@ def _whole_characters(raw: bytes) -> bytes:
 
 
 def _with_words_between(request: Request, order: int, language: Language) -> Request:
-    """A word of the model between a result and the user, and between two messages of a user if roles must alternate."""
-    messages, before = request.conversation.messages, (*TOOL_ROLES, *(("user",) if order > 1 else ()))
+    """A word of the model between a result and the user, and if roles must alternate, one of the other role between two
+    messages of one."""
+    messages = request.conversation.messages
+    wanted = {(role, "user") for role in TOOL_ROLES}
+    wanted |= {("user", "user"), ("assistant", "assistant")} if order > 1 else set()
 
     def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
-        following = messages[index + 1] if index + 1 < len(messages) else None
-        if message.role not in before or following is None or following.role != "user" or following.is_companion:
+        following = messages[index + 1] if index + 1 < len(messages) else message
+        if (message.role, following.role) not in wanted or following is message or following.is_companion:
             return (message,)
+        if message.role == "assistant":
+            return (message,) if message.calls else (message, _go_on(message, language))
         return (message, message.beside("assistant", say(MEDIA, "spoken", language)))
+
+    return _in(request, found_at)
+
+
+def _go_on(message: Mendable, language: Language) -> Mendable:
+    return message.beside("user", say(HISTORY, "go_on", language))
+
+
+def _with_user_first(request: Request, _: int, language: Language) -> Request:
+    first = next((at for at, one in enumerate(request.conversation) if one.role not in SYSTEM_ROLES), 0)
+
+    def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
+        return (_go_on(message, language), message) if index == first and message.role == "assistant" else (message,)
+
+    return _in(request, found_at)
+
+
+def _with_user_last(request: Request, _: int, language: Language) -> Request:
+    last = len(request.conversation) - 1
+
+    def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
+        is_open = index == last and message.role == "assistant" and not message.calls
+        return (message, _go_on(message, language)) if is_open else (message,)
+
+    return _in(request, found_at)
+
+
+def _with_system_first(request: Request, _: int, __: Language) -> Request:
+    """A system message behind others becomes one of the user."""
+    first = next((at for at, one in enumerate(request.conversation) if one.role not in SYSTEM_ROLES), 0)
+
+    def found_at(index: int, message: Mendable) -> Sequence[Mendable]:
+        if index < first or message.role not in SYSTEM_ROLES:
+            return (message,)
+        return (replace(cast(Any, message.spliced({("role",): b'"user"'})), role="user"),)
 
     return _in(request, found_at)
 
@@ -263,11 +310,17 @@ _REPAIRS: Final[Mapping[VerdictKind, Repair]] = {
     VerdictKind.CALL_IDS: _with_fitting_ids,
     VerdictKind.SAME_IDS: _with_unique_ids,
     VerdictKind.ARGUMENTS: _with_json_arguments,
+    VerdictKind.SYSTEM_PLACE: _with_system_first,
+    VerdictKind.OTHER_MEMBERS: _each(lambda message: message.without_other_members()),
     VerdictKind.EMPTY_CONTENT: _with_contents,
+    VerdictKind.TEXT_CONTENT: _with_texts,
     VerdictKind.CACHE_MARKS: _without_old_marks,
     VerdictKind.SURROGATES: _without_halves,
+    VerdictKind.FIRST_ROLE: _with_user_first,
+    VerdictKind.LAST_ROLE: _with_user_last,
     VerdictKind.ROLE_ORDER: _with_words_between,
-    VerdictKind.REASONING: _each(lambda message: message.with_reasoning()),
+    VerdictKind.REASONING: _each(lambda message: message.with_reasoning(says_something=False)),
+    VerdictKind.EMPTY_REASONING: _each(lambda message: message.with_reasoning(says_something=True)),
     VerdictKind.SIGNATURE: _each(lambda message: message.with_signature()),
     VerdictKind.SERVER_TOOLS: _each(lambda message: message.without_lonely_blocks()),
 }

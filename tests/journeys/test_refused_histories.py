@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.faults import FAULTS, TASK, Fault, exchange, refusing, unanswered_by_the_model
+from support.faults import (
+    FAULTS,
+    PLANTED,
+    TASK,
+    Fault,
+    answered_twice,
+    exchange,
+    refusing,
+    unanswered_by_the_model,
+)
 from support.journey import World, world
 from support.spellings import SPELLINGS, Items, Spelling
 from support.upstream import Answer, Over, ScriptedModel, Sent, listening, words
@@ -26,6 +35,17 @@ def compacted(spelling: Spelling) -> Items:
 
 
 SEALS = {
+    "two results": Fault(
+        ("chat",),
+        (
+            "Duplicate value for 'tool_call_id' of 'call_1' in message[7]",
+            "The toolResult blocks at messages.6.content contain duplicate Ids: call_1",
+            "each tool_use must have a single result. Found multiple `tool_result` blocks with id: call_1",
+        ),
+        answered_twice,
+        lambda sent: sum(one.get("tool_call_id") == PLANTED for one in sent.messages) > 1,
+        lambda sent: "total 8" in sent.text,
+    ),
     "thinking": Fault(
         ("messages",),
         (

@@ -131,6 +131,37 @@ def server_tools(spelling: Spelling) -> Items:
     return [{"role": "assistant", "content": [{"type": "text", "text": "I search."}, use]}, *spelling.user("And?")]
 
 
+def parted(_: Spelling) -> Items:
+    parts = [{"type": "text", "text": "Look at this."}, {"type": "text", "text": "And say what it is."}]
+    return [{"role": "user", "content": parts}, {"role": "assistant", "content": "I look."}]
+
+
+def said_twice(spelling: Spelling) -> Items:
+    return [*exchange(spelling), *spelling.called([], "First."), *spelling.called([], "Second.")]
+
+
+def instructed(spelling: Spelling) -> Items:
+    return [*exchange(spelling), *spelling.called([], "Yes."), *spelling.system("The date has changed.")]
+
+
+def carrying(*names: str) -> Callable[[Spelling], Items]:
+    def planted(spelling: Spelling) -> Items:
+        items = exchange(spelling)
+        items[0] |= dict.fromkeys(names, "Hm.")
+        return items
+
+    return planted
+
+
+def answered_twice(spelling: Spelling) -> Items:
+    items = exchange(spelling)
+    return [*items, *spelling.results([(PLANTED, "total 9")])]
+
+
+def roles_of(sent: Sent) -> list[str]:
+    return [str(one.get("role")) for one in sent.messages]
+
+
 FAULTS = {
     "long ids": Fault(
         ("chat", "messages", "responses"),
@@ -232,6 +263,58 @@ FAULTS = {
          "After the optional system message, conversation roles must alternate"),
         unanswered_by_the_model,
         follows_a_tool,
+    ),
+    "model after model": Fault(
+        ("chat",),
+        ("Invalid consecutive assistant message at message index 6",
+         "After the (optional) system message(s), user or tool message(s) should alternate with assistant message(s).",
+         "deepseek-reasoner does not support successive user or assistant messages (messages[5] and messages[6])",
+         "Please ensure that function call turn comes immediately after a user turn or after a function response "
+         "turn."),
+        said_twice,
+        lambda sent: ("assistant", "assistant") in itertools.pairwise(roles_of(sent)),
+        lambda sent: "First." in sent.text and "Second." in sent.text,
+    ),
+    "system behind": Fault(
+        ("chat", "ollama"),
+        ("System message must be at the beginning.", "Unexpected role 'system' after role 'assistant'",
+         "Invalid params: system message must be the first message"),
+        instructed,
+        lambda sent: "system" in roles_of(sent)[1:],
+        lambda sent: "The date has changed." in sent.text,
+    ),
+    "parts of text": Fault(
+        ("chat",),
+        ("messages[1].content must be a string",
+         "'messages.1' : for 'role:user' the following must be satisfied[('messages.1.content' : value must be a "
+         "string)]",
+         "json: cannot unmarshal array into Go struct field ChatCompletionRequest.messages.content of type string",
+         "AiError: Bad input: Error: Type mismatch of '/messages/1/content', 'array' not in 'string'"),
+        parted,
+        lambda sent: any(not isinstance(one.get("content"), str) for one in sent.messages),
+        lambda sent: "Look at this.\\nAnd say what it is." in sent.text,
+    ),
+    "null content": Fault(
+        ("chat",),
+        ("invalid message content type: <nil>",
+         "Invalid type for 'messages[2].content': expected one of a string or array of objects, but got null instead."),
+        lambda spelling: [{**exchange(spelling)[0], "content": None}, exchange(spelling)[1]],
+        lambda sent: any(one.get("content", "") is None for one in sent.messages),
+    ),
+    "other members": Fault(
+        ("chat",),
+        ("'messages.2' : for 'role:assistant' the following must be satisfied[('messages.2' : property "
+         "'reasoning_content' is unsupported)]",
+         "messages.2.reasoning: Extra inputs are not permitted",
+         "The reasoning_content field is not allowed in the input messages"),
+        carrying("reasoning", "reasoning_content", "refusal"),
+        lambda sent: any("Hm." in one.values() for one in sent.messages),
+    ),
+    "reasoning that is empty": Fault(
+        ("chat",),
+        ("reasoning_content cannot be empty in thinking mode",),
+        carrying(),
+        lambda sent: any(one.get("role") == "assistant" and not one.get("reasoning_content") for one in sent.messages),
     ),
     "reasoning": Fault(
         ("chat",),

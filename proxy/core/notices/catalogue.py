@@ -217,6 +217,7 @@ HISTORY: Final[Phrases] = {
         "（此调用的参数不是 JSON：{written}）",
     ),
     "empty": ("(empty)", "（空）"),
+    "go_on": ("(Go on.)", "（请继续。）"),
     "compacted": (
         "(An earlier part of this conversation was compacted by another model or account, and cannot be read here.)",
         "（此对话较早的部分由其他模型或账户压缩，在此无法读取。）",

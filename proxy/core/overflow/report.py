@@ -41,14 +41,26 @@ class VerdictKind(StrEnum):
     ARGUMENTS = "arguments"
     """Arguments of a call that are no JSON object."""
     EMPTY_CONTENT = "empty_content"
+    TEXT_CONTENT = "text_content"
+    """Content that is no string: parts, or null."""
     CACHE_MARKS = "cache_marks"
     """More marks for the prompt cache than a request may have."""
     SURROGATES = "surrogates"
     """Half characters, which are no UTF-8."""
     ROLE_ORDER = "role_order"
-    """A user's message after a result, or after another one."""
+    """A user's message after a result, or two messages of one role."""
+    FIRST_ROLE = "first_role"
+    """The model's message before any user's."""
+    LAST_ROLE = "last_role"
+    """The model's message at the end."""
+    SYSTEM_PLACE = "system_place"
+    """A system message behind others."""
+    OTHER_MEMBERS = "other_members"
+    """Members of a message that its API does not have."""
     REASONING = "reasoning"
     """Reasoning that must come back with the model's message."""
+    EMPTY_REASONING = "empty_reasoning"
+    """The same, where an empty one is not enough."""
     SIGNATURE = "signature"
     """A signature of thoughts that a call must have."""
     SERVER_TOOLS = "server_tools"
@@ -68,17 +80,23 @@ FAULTS: Final = frozenset(
         VerdictKind.SAME_IDS,
         VerdictKind.ARGUMENTS,
         VerdictKind.EMPTY_CONTENT,
+        VerdictKind.TEXT_CONTENT,
         VerdictKind.CACHE_MARKS,
         VerdictKind.SURROGATES,
         VerdictKind.ROLE_ORDER,
+        VerdictKind.FIRST_ROLE,
+        VerdictKind.LAST_ROLE,
+        VerdictKind.SYSTEM_PLACE,
+        VerdictKind.OTHER_MEMBERS,
         VerdictKind.REASONING,
+        VerdictKind.EMPTY_REASONING,
         VerdictKind.SIGNATURE,
         VerdictKind.SERVER_TOOLS,
     }
 )
 """Faults of a history that a repair takes out of every message that has them, in every later turn."""
 REPAIRED: Final = FAULTS | {VerdictKind.PAIRING, VerdictKind.SEAL}
-ROLES_IN_TURN: Final = re.compile(r"alternat|交替|consecutive|in a row")
+ROLES_IN_TURN: Final = re.compile(r"alternat|交替|consecutive|successive|interleave|in a row|even index|turn comes")
 """Words of a `ROLE_ORDER` that refuses messages of one role behind each other, too."""
 
 

@@ -236,7 +236,7 @@ FAULTS: Final = tuple(
     for kind, *patterns in (
         (
             VerdictKind.SAME_IDS,
-            _AN_ID + r"|\bids?\b.{0,60}tool|duplicate item",
+            _AN_ID + r"|\bids?\b.{0,60}tool|toolresult blocks?|duplicate item",
             r"\bunique|duplicate|already (?:used|exists)|same id|重复",
         ),
         (
@@ -251,13 +251,13 @@ FAULTS: Final = tuple(
             r"arguments?\b|tool_use\W{1,3}input|tooluse\W{1,3}input|(?:function|tool)[ _]?call\W{1,3}args|调用参数",
             r"(?<![a-z])json(?![a-z])|\bpars(?:e|ed|ing)\b|dict(?:ionary)?\b|\bobject\b|unmarshal|decod|malformed"
             r"|format of the value"
-            r"|invalid function arg|invalid tool",
+            r"|invalid function arg|invalid tool|protobuf\.struct",
         ),
         (
             VerdictKind.ARGUMENTS,
             r"unterminated string starting at|expecting (?:value|property name|'.' delimiter)|extra data"
-            r"|looks like object|only get item pairs",
-            r"\bline \d+ column \d+ \(char \d+\)|closing|mapping",
+            r"|looks like object|only get item pairs|unexpected end of json",
+            r"\bline \d+ column \d+ \(char \d+\)|closing|mapping|json input",
         ),
         (
             VerdictKind.CACHE_MARKS,
@@ -268,7 +268,8 @@ FAULTS: Final = tuple(
             VerdictKind.SURROGATES,
             r"surrogate|invalid (?:unicode|utf-?(?:8|16))|not (?:valid )?utf-?8|invalid \\?u?escape|hex escape"
             r"|unicode (?:code ?point|escape|character)|(?:in|not |mal)(?:valid |formed )json"
-            r"|pars(?:e|ing) (?:the )?(?:request |json )?body|\\u?x{4}|as a unicode string",
+            r"|pars(?:e|ing) (?:the )?(?:request |json )?body|\\u?x{4}|as a unicode string"
+            r"|json decode error|textencodeinput",
         ),
         (VerdictKind.ARGUMENTS, r"syntax error while parsing", r"\bline \d+, column \d+"),
         (
@@ -280,7 +281,10 @@ FAULTS: Final = tuple(
         (
             VerdictKind.ROLE_ORDER,
             r"(?:unexpected|invalid|wrong) role ?'?user'? after (?:role )?'?(?:tool|user)"
-            r"|\bmust alternate\b|必须交替|consecutive (?:user )?messages|'?user'? messages? (?:is|are) not allowed "
+            r"|\b(?:must|should) (?:be )?alternat|[必需]须?要?交替"
+            r"|(?:consecutive|successive) (?:(?:user|assistant|or) ){0,3}messages?"
+            r"|role of message with even index|function call turn comes immediately after"
+            r"|'?user'? messages? (?:is|are) not allowed "
             r"(?:directly |immediately )?(?:after|following)"
             r"|'?user'? (?:role |message )?(?:cannot|can ?not|must not|may not|can't) (?:directly )?"
             r"(?:follow|come after)"
@@ -294,26 +298,69 @@ FAULTS: Final = tuple(
             r"missing|without|required|lacks?\b|must (?:be|have|include)|not (?:found|provided|present)",
         ),
         (
+            VerdictKind.OTHER_MEMBERS,
+            r"\b(?:messages?|input)\b",
+            r"\bproperty '[\w.]+' is unsupported|extra (?:inputs|fields) (?:are )?not permitted"
+            r"|is not allowed in the input|additional propert\w+ .{0,60}not allowed|unrecognized key"
+            r"|unknown (?:field|name)\b",
+        ),
+        (
+            VerdictKind.EMPTY_REASONING,
+            r"reasoning_content|reasoning content",
+            r"(?:cannot|can not|must not|can't|not) be (?:empty|blank)|non-?empty|不能为空",
+        ),
+        (
             VerdictKind.REASONING,
             r"reasoning_content|reasoning content",
-            r"passed back|missing|must (?:be|have|include|contain)|required|not (?:found|provided|present)|lacks?\b",
+            r"passed back|missing|must (?:be|have|include|contain)|required|not (?:found|provided|present)|lacks?\b"
+            r"|回传|传回",
+        ),
+        (
+            VerdictKind.FIRST_ROLE,
+            r"(?:conversation|dialog|messages?|requests?|multiturn)\b",
+            r"(?:must|should|ha(?:s|ve) to) (?:start|begin) with (?:an? )?(?:role )?'?user(?! agent)"
+            r"|begin with user role"
+            r"|first message (?:must|should|has to) (?:use the |be |have )?(?:an? |the )?(?:role )?\W{0,2}user",
+        ),
+        (
+            VerdictKind.LAST_ROLE,
+            r"expected last role|assistant (?:message |response )?prefill|(?:must|should|has to) end with (?:an? )?user"
+            r"|last message (?:[\w-]+ ){0,3}(?:must|should|has to) (?:be|have)"
+            r"|when the last message is from the assistant|assistant messages at the end",
+        ),
+        (
+            VerdictKind.SYSTEM_PLACE,
+            r"\bsystem\W? (?:messages?|role|prompt|after|as an)\b|role \W?system",
+            r"(?:must|should|can only|may only) (?:be|come|appear) (?:at the (?:beginning|start)|(?:the )?first)"
+            r"|unexpected role \W?system|role \W?system\W? after|not \W?system\W? as an input message role",
+        ),
+        (
+            VerdictKind.TEXT_CONTENT,
+            r"\bcontents?\b",
+            r"(?:must|should) be (?:of type )?(?:a )?(?:valid )?string(?! (?:or|with|of|in))"
+            r"|expected (?:a )?str(?:ing)?\b(?! (?:or|with|of))|not a valid str\b"
+            r"|of type string|not in 'string'|got null|<nil>|invalid type: (?:null|sequence|map)|unsupported content\W",
         ),
         (
             VerdictKind.EMPTY_CONTENT,
-            r"\b(?:contents?|texts?|messages?|parts|blocks?)\b|内容|消息",
-            r"non-?empty|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)"
+            r"\b(?:contents?|texts?|messages?|parts|blocks?)\b|内容|消息|prompt参数",
+            r"non-?empty|is not empty|must (?:have|contain) (?:either|a message)|length must be greater than 0"
+            r"|minlength: 1|required oneof field|content\W.{0,20}field required|required field|未正常接收"
+            r"|(?:not|never|cannot|can't) be (?:empty|blank|null)|(?:is|are|was|were) (?:empty|blank)"
             r"|empty (?:\w+ )?(?:content|text|message)|non-?whitespace|content: field required|^content is required"
             r"|at least (?:1|one) (?:character|part|item|content|block|token)"
-            r"|got null|(?:must|should) be set|either content or|ha(?:s|ve) no content|must have (?:a |some )?text"
+            r"|(?:must|should) be set|either content or|ha(?:s|ve) no content|must have (?:a |some )?text"
             r"|不能为空|为空",
         ),
     )
 )
 """Faults of a history, by words that must all occur in one sentence. Anthropic, OpenAI, Bedrock, Mistral (`Unexpected
 role 'user' after role 'tool'`), DeepSeek (`The reasoning_content in the thinking mode must be passed back to the API`),
-Google (`Function call is missing a thought_signature in functionCall parts`), MiniMax (`invalid params, invalid
-function arguments json string`), vLLM and others that parse arguments for a template in Python (`Unterminated string
-starting at: line 1 column 13 (char 12)`). What they say is true of the request or nothing is repaired."""
+Google (`Function call is missing a thought_signature in functionCall parts`), Groq (`property 'reasoning_content' is
+unsupported`, `messages[0].content must be a string`), Qwen's template (`System message must be at the beginning.`),
+MiniMax (`invalid params, invalid function arguments json string`), vLLM and others that parse arguments for a template
+in Python (`Unterminated string starting at: line 1 column 13 (char 12)`). What they say is true of the request or
+nothing is repaired."""
 
 POLICY: Final = _any(
     "content[ _-]?(?:filter(?:ed|ing)?|policy|management|moderation)", "moderat(?:ion|ed)", "inappropriate", "safety",
@@ -389,7 +436,8 @@ UNSUPPORTED: Final = _any(
     "only (?:supports?|accepts?) (?:text|string)", "only supported by", "unknown variant", "not a multi-?modal",
     "text[- ]only", "unrecogni[sz]ed", "does not have vision", "lacks?", "no support",
     "must be (?:a |')?(?:text|string)", "only '?text'? is (?:allowed|supported|accepted)", "only allowed for",
-    "no (?:vision|image|multi-?modal) (?:capabilit(?:y|ies)|support)", "missing data required", "invalid value:",
+    "no (?:vision|image|multi-?modal) (?:capabilit(?:y|ies)|support)", "not a vlm",
+    "missing data required", "invalid value:",
     "不支持", "无法识别", "无法处理", "仅支持文本", "不具备",
 )  # fmt: skip
 

@@ -51,6 +51,8 @@ _LEFT_BY_AN_EXCESS: Final = 0.1
 the excess nearly all of the prompt."""
 _ROUND: Final = (64, 100)
 """Reply limits of models are multiples of one of these."""
+_OTHERWISE: Final = {VerdictKind.TEXT_CONTENT: VerdictKind.MEDIA, VerdictKind.SAME_IDS: VerdictKind.PAIRING}
+"""What words about a fault mean where no message has it: parts that are no texts, several results of one call."""
 _FEW_IMAGES: Final = 0.05
 """Largest share of images in a prompt whose count says how the upstream counts text: their own cost may be far off."""
 
@@ -89,10 +91,13 @@ class Judge:
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
             verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
+        is_repairable = self._heals and _is_repairable(verdict, planned)
+        if not is_repairable and (other := _OTHERWISE.get(verdict.kind)) is not None:
+            verdict = replace(verdict, kind=other, refuses_model=True)
+            is_repairable = self._heals and _is_repairable(verdict, planned)
         record.verdict = verdict.kind
         seen = plan.sent if verdict.kind is VerdictKind.MEDIA else ()
         media = frozenset[Modality]().union(*map(modalities_in, seen))
-        is_repairable = self._heals and _is_repairable(verdict, planned)
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
         return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
 

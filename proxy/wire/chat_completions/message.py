@@ -108,6 +108,11 @@ _SIGN_OF_ONE_CALL: Final = b'"function_call"'
 _LEFT_OUT_LATER: Final = "reasoning_content"
 """The member that DeepSeek, Qwen, Kimi and GLM use. OpenRouter's `reasoning` goes back upstream unchanged."""
 _THOUGHTS: Final = (_LEFT_OUT_LATER, "reasoning")
+_BLANK: Final = (b"null", b'""')
+_UNSAID: Final = '"…"'.encode()
+"""Reasoning of a model that has not thought, where an empty one is refused."""
+_STANDARD: Final = frozenset({"role", "content", "name", "tool_calls", "tool_call_id", "function_call"})
+"""Members of a message that every server takes. Groq: `property 'reasoning_content' is unsupported`."""
 _ARGUMENTS: Final = (("function", "arguments"), ("custom", "input"))
 """Path in a call of the text that the model wrote for it. A custom tool takes free text."""
 _SEALED: Final = ("reasoning_details", "thinking_blocks")
@@ -281,10 +286,28 @@ class ChatMessage(JsonMessage, frozen=True):
         for position, call in enumerate(self.calls):
             yield (_CALLS, position, "id"), call.id
 
-    def with_reasoning(self) -> Self:
-        if self.role != "assistant" or _LEFT_OUT_LATER in self.members():
+    def with_reasoning(self, *, says_something: bool) -> Self:
+        written = self.members().get(_LEFT_OUT_LATER)
+        if self.role != "assistant" or (written is not None and not (says_something and bytes(written) in _BLANK)):
             return self
-        return self.spliced({(_LEFT_OUT_LATER,): b'""'})
+        return self.spliced({(_LEFT_OUT_LATER,): _UNSAID if says_something else b'""'})
+
+    def with_text(self) -> Self:
+        content = self.content()
+        parts, texts = jsontext.listed(content), [text for _, text in self.texts()]
+        is_text = content is None or (isinstance(content, list) and len(texts) == len(parts))
+        return self.spliced({_CONTENT: jsontext.dump("\n".join(texts))}) if is_text else self
+
+    def without_blanks(self) -> Self:
+        content = self.content()
+        if content == "" and self.calls:
+            return self.spliced({_CONTENT: b"null"})
+        parts = jsontext.listed(content)
+        blank = [at for at, one in enumerate(parts) if isinstance(one, dict) and one.get("text") == ""]
+        return self.spliced({("content", at): None for at in blank}) if len(blank) < len(parts) else self
+
+    def without_other_members(self) -> Self:
+        return self.spliced(dict.fromkeys((name,) for name in self.members() if name not in _STANDARD))
 
     def with_signature(self) -> Self:
         calls = self.members().get(_CALLS) if self.calls else None

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from proxy.core.models import LimitName
 from proxy.core.overflow import (
+    FAULTS,
     Counted,
     ErrorCode,
     ErrorReport,
@@ -266,6 +267,24 @@ def test_a_size_that_is_one_of_prompt_and_reply_leaves_the_window_for_a_shorter_
     verdict = refused(400, text, sent=Sent(tokens, 4 * tokens, reply_tokens=20_000))
     prompt = verdict.requested if verdict.prompt is None else verdict.prompt
     assert (verdict.kind, prompt, verdict.limit) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Invalid 'response_format': schema must be a string",
+        "model must be a string",
+        "Image content must be a string in base64",
+        "temperature: Extra inputs are not permitted",
+        "Unknown name 'foo' at 'generation_config': Cannot find field.",
+        "Requests should begin with user agent header",
+        "The system is busy, you must be first in the queue",
+        "Content must be a string of at most 6000 characters",
+        "model: Field required",
+    ],
+)
+def test_words_of_a_fault_about_something_else_name_no_fault_of_a_history(text: str):
+    assert refused(400, text).kind not in FAULTS
 
 
 def test_a_reply_limit_below_nothing_is_a_prompt_that_fills_the_window():
