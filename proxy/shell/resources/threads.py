@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
@@ -42,7 +42,7 @@ class Threads:
     """
 
     def __init__(self, most: int, name: str) -> None:
-        self._executor = _DaemonThreads(name)
+        self._name = name
         self._free = asyncio.Semaphore(most)
         self._ended_at = float("-inf")
         """Time of `time.monotonic` at which any work ended last."""
@@ -60,7 +60,7 @@ class Threads:
             ends.callback(ended)
             await self._take_turn(seconds)
             ends.callback(self._end_turn)
-            done = asyncio.get_running_loop().run_in_executor(self._executor, work)
+            done = asyncio.wrap_future(_started(self._name, work))
             done.add_done_callback(partial(_note_end, ends.pop_all()))
         await asyncio.wait([done], timeout=seconds)  # which cancels nothing
         if not done.done():
@@ -87,23 +87,14 @@ def _note_end(ends: contextlib.ExitStack, done: asyncio.Future[Any]) -> None:
     done.exception()  # for which nobody may be left to ask
 
 
-class _DaemonThreads(Executor):
-    """Starts a thread for each call. Python waits at its exit for the threads of a `ThreadPoolExecutor`, and so for
-    ever for one that hangs."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def submit(
-        self, work: Callable[_Given, _Result], /, *given: _Given.args, **named: _Given.kwargs
-    ) -> Future[_Result]:
-        """Start the call. Raises RuntimeError if the system has no more threads."""
-        future: Future[_Result] = Future()
-        thread = threading.Thread(target=_fulfil, args=(future, partial(work, *given, **named)), name=self._name)
-        thread.daemon = True
-        thread.start()
-        _at_work.add(thread)
-        return future
+def _started(name: str, work: Callable[[], _Result]) -> Future[_Result]:
+    """A call in a daemon thread: Python waits at its exit for the threads of a `ThreadPoolExecutor`, and so for ever
+    for one that hangs. Raises RuntimeError if the system has no more threads."""
+    future: Future[_Result] = Future()
+    thread = threading.Thread(target=_fulfil, args=(future, work), name=name, daemon=True)
+    thread.start()
+    _at_work.add(thread)
+    return future
 
 
 _at_work: Final[weakref.WeakSet[threading.Thread]] = weakref.WeakSet()
