@@ -5,7 +5,6 @@ from proxy.shell.planning.memory import (
     HeldConversations,
     Match,
     RefusedHistories,
-    Remembered,
 )
 from proxy.shell.planning.pipelines import Pipelines
 from proxy.shell.planning.planned import LastSent, Planned, name_of_conversation, share_kept
@@ -20,7 +19,6 @@ __all__ = [
     "Planned",
     "Planner",
     "RefusedHistories",
-    "Remembered",
     "name_of_conversation",
     "share_kept",
 ]

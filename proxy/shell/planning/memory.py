@@ -13,7 +13,7 @@ import bisect
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import Final, TypeAlias
 
 from proxy.core.conversation import TOOL_ROLES, Message, unpaired
 from proxy.core.overflow import Outcome, VerdictKind
@@ -40,32 +40,23 @@ _SOUGHT_BY: Final = 6
 MAX_EXCHANGED: Final = 2
 """Messages before the newest that an agent may rewrite in each turn: the system text and the first user message."""
 
-Knowledge = TypeVar("Knowledge")
 _Head: TypeAlias = tuple[Hashable, bytes]
 """Whose request it is, and how its body begins."""
 _MessageKey: TypeAlias = tuple[Hashable, int, bytes]
 """Whose request it is, and a message of its model, with its index."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Remembered(Generic[Knowledge]):
-    """A request, and what was computed for it."""
-
-    request: Request
-    knowledge: Knowledge
-
-
 @dataclass(frozen=True, slots=True)
-class Match(Generic[Knowledge]):
+class Match:
     """A remembered request whose first messages are also the first of a new body."""
 
-    remembered: Remembered[Knowledge]
+    known: Planned
     shared_messages: int
 
     @property
     def is_continued(self) -> bool:
         """Whether the new body continues that conversation, and is not another one with the same beginning."""
-        ends, shared = self.remembered.request.ends, self.shared_messages
+        ends, shared = self.known.request.ends, self.shared_messages
         # Counted in items of the list: if one item makes several messages, all of them are known or none.
         taken_back = _items(ends, shared, len(ends), MAX_TAKEN_BACK + 1)
         return taken_back <= MAX_TAKEN_BACK and _items(ends, 0, shared, taken_back + 1) > taken_back
@@ -73,90 +64,83 @@ class Match(Generic[Knowledge]):
     @property
     def shared_bytes(self) -> int:
         """How many bytes of the new body are known."""
-        return self.remembered.request.ends[self.shared_messages - 1]
+        return self.known.request.ends[self.shared_messages - 1]
 
 
-class ConversationMemory(Generic[Knowledge]):
+class ConversationMemory:
     """The last request of each conversation; the least recently used are dropped when all together hold more than
     `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
-        self._kept: BoundedMap[Remembered[Knowledge], _Head] = BoundedMap(max_bytes=max_bytes)
-        self._heads: dict[_Head, list[Remembered[Knowledge]]] = {}
+        self._kept: BoundedMap[Planned, _Head] = BoundedMap(max_bytes=max_bytes)
+        self._heads: dict[_Head, list[Planned]] = {}
         """The kept requests, the newest of each head last."""
-        self._by_message: dict[_MessageKey, Remembered[Knowledge]] = {}
+        self._by_message: dict[_MessageKey, Planned] = {}
         """The kept requests by the model's latest messages in them."""
 
-    def find(self, whose: Hashable, body: bytes) -> Match[Knowledge] | None:
+    def find(self, whose: Hashable, body: bytes) -> Match | None:
         """The remembered request that shares the most messages with this body, or the newest one that the body
         continues and that makes up nearly all of it; None if none shares any."""
-        best: Match[Knowledge] | None = None
-        for remembered in reversed(self._heads.get((whose, body[:HEAD_BYTES]), ())):
+        best: Match | None = None
+        for known in reversed(self._heads.get((whose, body[:HEAD_BYTES]), ())):
             # Agents of one kind begin alike: most conversations are rejected at their first message that differs.
-            shared = remembered.request.shared_messages(body, best.shared_messages if best else 0)
+            shared = known.request.shared_messages(body, best.shared_messages if best else 0)
             if shared:
-                best = Match(remembered, shared)
+                best = Match(known, shared)
                 if best.is_continued and best.shared_bytes >= NEARLY_ALL * len(body):
                     return best
         return best
 
-    def nearly(self, whose: Hashable, messages: Sequence[Message]) -> Match[Knowledge] | None:
+    def nearly(self, whose: Hashable, messages: Sequence[Message]) -> Match | None:
         """A remembered request that these messages continue although its body begins otherwise; up to MAX_EXCHANGED of
         the shared messages may differ. May be called from any thread."""
         for index, raw in islice(_message_keys(messages), _SOUGHT_BY):
-            remembered = self._by_message.get((whose, index, raw))
-            if remembered is None:
+            known = self._by_message.get((whose, index, raw))
+            if known is None:
                 continue
-            pairs = enumerate(zip(remembered.request.conversation.messages, messages, strict=False))
-            differing = [at for at, (known, message) in pairs if known != message]
+            pairs = enumerate(zip(known.request.conversation.messages, messages, strict=False))
+            differing = [at for at, (earlier, message) in pairs if earlier != message]
             exchanged = sum(at < index for at in differing)
-            both = min(len(remembered.request.conversation), len(messages))
+            both = min(len(known.request.conversation), len(messages))
             shared = next((at for at in differing if at > index), both)
             is_same = exchanged <= MAX_EXCHANGED and shared - exchanged >= _LEAST_IN_COMMON
-            return Match(remembered, shared) if is_same else None
+            return Match(known, shared) if is_same else None
         return None
 
-    def remember(
-        self,
-        whose: Hashable,
-        request: Request,
-        knowledge: Knowledge,
-        instead_of: Match[Knowledge] | None,
-        held_bytes: int,
-    ) -> None:
-        """Keep a request in place of the one that it continues; request and knowledge together take `held_bytes`. One
-        that no body can continue, because the ends of its messages are unknown, is not kept."""
+    def remember(self, planned: Planned, instead_of: Match | None) -> None:
+        """Keep a request, with its plan, in place of the one that it continues. One that no body can continue, because
+        the ends of its messages are unknown, is not kept."""
+        request, whose = planned.request, (planned.wire.path, planned.tenant)
         if not request.ends:
             return
         key = (whose, request.body[:HEAD_BYTES])
         if instead_of is None or not instead_of.is_continued:
             instead_of = self.nearly(whose, request.conversation.messages)
         if instead_of is not None and instead_of.is_continued:
-            self.forget(instead_of.remembered)
-        newest = Remembered(request, knowledge)
+            self.forget(instead_of.known)
         together = self._heads.setdefault(key, [])
-        together.append(newest)
+        together.append(planned)
         for message_key in islice(_message_keys(request.conversation.messages), _KNOWN_BY):
-            self._by_message[whose, *message_key] = newest
-        gone = self._kept.put(newest, key, held_bytes)
+            self._by_message[whose, *message_key] = planned
+        gone = self._kept.put(planned, key, planned.held_bytes)
         if len(together) > MAX_TOGETHER:
             self.forget(together[0])
         for forgotten, head in gone:
             self._strike(forgotten, head)
 
-    def forget(self, remembered: Remembered[Knowledge]) -> None:
+    def forget(self, planned: Planned) -> None:
         """Let no later request continue from this one."""
-        head = self._kept.pop(remembered)
+        head = self._kept.pop(planned)
         if head is not None:
-            self._strike(remembered, head)
+            self._strike(planned, head)
 
-    def _strike(self, remembered: Remembered[Knowledge], head: _Head) -> None:
+    def _strike(self, planned: Planned, head: _Head) -> None:
         together = self._heads[head]
-        together.remove(remembered)
+        together.remove(planned)
         if not together:
             del self._heads[head]
-        for message_key in islice(_message_keys(remembered.request.conversation.messages), _KNOWN_BY):
-            if self._by_message.get((head[0], *message_key)) is remembered:
+        for message_key in islice(_message_keys(planned.request.conversation.messages), _KNOWN_BY):
+            if self._by_message.get((head[0], *message_key)) is planned:
                 del self._by_message[head[0], *message_key]
 
 

@@ -19,7 +19,7 @@ from msgspec import Struct, field, structs
 
 from proxy.core.artifact import ARTIFACT_NAME
 from proxy.core.compaction import Plan, Progress, Reading
-from proxy.core.conversation import Edit, Message, Reason, Resolved
+from proxy.core.conversation import Edit, Fetched, Message, Reason, Resolved
 from proxy.core.notices import MARK, is_ours
 from proxy.core.text import Raw
 from proxy.shell.planning.plan_inputs import PlanInputs
@@ -77,6 +77,10 @@ _POOL_BYTES: Final = 500_000
 """Upper bound for the lines and names of omitted messages, whose number is bounded."""
 
 
+_COPIES: Final = 4
+"""How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
+
+
 class _Content(NamedTuple):
     """The parts that take memory."""
 
@@ -85,7 +89,7 @@ class _Content(NamedTuple):
     resolved: Resolved
 
 
-class Planned(Struct):
+class Planned(Struct, eq=False):
     """A request, and what to send in its place."""
 
     wire: Wire
@@ -165,9 +169,10 @@ class Planned(Struct):
     @property
     def held_bytes(self) -> int:
         """Its memory with its request: the body, the same bytes again in the messages, what was taken out of them, what
-        is sent instead of some, and the lines and names from which a note was made."""
+        is sent instead of some, what was fetched, and the lines and names from which a note was made."""
         body_bytes = self.request.full_bytes
         held = 2 * body_bytes + _MESSAGE_BYTES * len(self.request.conversation)
+        held += _COPIES * sum(len(found.content) for found in self.resolved.values() if isinstance(found, Fetched))
         if Reason.OMISSION_NOTE.value in self.reasons:
             held += min(body_bytes, _POOL_BYTES)
         if self.plan.changed:

@@ -15,7 +15,7 @@ from typing import Final
 from msgspec import Struct, structs
 
 from proxy.core.compaction import Pipeline, Plan, Progress, Reading, clamped_reply, plan
-from proxy.core.conversation import Fetched, Message, Reason, Reference, Resolved, Size, references_in
+from proxy.core.conversation import Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.models import LimitName, facts
 from proxy.core.notices import BY_HASH, HISTORY, UNNAMED, ArtifactAccess, say
 from proxy.core.overflow import FAULTS, Terms, VerdictKind
@@ -23,7 +23,7 @@ from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, one_by_one, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
-from proxy.shell.planning.planned import LastSent, Planned
+from proxy.shell.planning.planned import Planned
 from proxy.shell.references import Resolver
 from proxy.shell.resources import in_thread
 from proxy.wire import Request, Wire, mended, repaired, value_in
@@ -41,15 +41,13 @@ WAITED_SECONDS: Final = 0.000_5
 
 _NOTHING: Final[Resolved] = {}
 _NO_OTHERS: Final[Mapping[int, Message]] = {}
-_COPIES: Final = 4
-"""How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
 
 
 class _Incoming(Struct):
     """A request as it came."""
 
     wire: Wire
-    tenant: bytes
+    tenant: str
     body: bytes
     access: ArtifactAccess
     """How this client can fetch artifacts."""
@@ -72,7 +70,7 @@ class Planner:
         self.models = models
         self._inputs = KnownInputs(pipelines, models)
         self._lookup = lookup
-        self._memory: ConversationMemory[Planned] = ConversationMemory(MEMORY_BYTES)
+        self._memory = ConversationMemory(MEMORY_BYTES)
         self._refused = RefusedHistories()
 
     async def plan(
@@ -90,13 +88,13 @@ class Planner:
         `is_lifted`: whether its headers ask for a longer window. `looking_up`: whether the references in its new
         messages may be fetched. Raises MalformedRequest."""
         will_be_known = len(body) > SMALL_BYTES
-        match = self._memory.find((wire.path, tenant), body) if will_be_known else None
-        came = _Incoming(wire, tenant, body, access, model, is_lifted)
+        came = _Incoming(wire, tenant.hex(), body, access, model, is_lifted)
+        match = self._memory.find((wire.path, came.tenant), body) if will_be_known else None
         resolved, lookup_seconds = _known(match), 0.0
         known_bytes = match.shared_bytes if match else 0
         if looking_up and self._lookup and self._lookup.may_refer(body, known_bytes, wire.may_name_images):
             started = time.perf_counter()
-            resolved = await self._resolved(wire, self._lookup, tenant, body, match)
+            resolved = await self._resolved(came, self._lookup, match)
             lookup_seconds = time.perf_counter() - started
         planned = await self._run(came, match, resolved)
         if looking_up and len(body) > SMALL_BODY_BYTES:
@@ -109,23 +107,13 @@ class Planner:
         if lookup_seconds >= WAITED_SECONDS:
             planned = structs.replace(planned, lookup_seconds=lookup_seconds)
         if will_be_known:
-            self._remember(planned, tenant, match)
+            self._memory.remember(planned, match)
             planned = copy.copy(planned)  # its content may be put elsewhere; what is remembered stays as it is
         return planned
 
-    def _remember(self, planned: Planned, tenant: bytes, match: Match[Planned] | None) -> None:
-        contents = sum(len(found.content) for found in planned.resolved.values() if isinstance(found, Fetched))
-        self._memory.remember(
-            (planned.wire.path, tenant),
-            planned.request,
-            planned,
-            instead_of=match,
-            held_bytes=planned.held_bytes + _COPIES * contents,
-        )
-
     async def dry_run(self, wire: Wire, body: bytes, access: ArtifactAccess = UNNAMED) -> Planned:
         """The plan for a body that will not be sent; nothing is remembered. Raises MalformedRequest."""
-        return await in_thread(self._plan, _Incoming(wire, b"", body, access), None, _NOTHING)
+        return await in_thread(self._plan, _Incoming(wire, "", body, access), None, _NOTHING)
 
     async def compressed(
         self, wire: Wire, tenant: str, request: Request, protected: int = 0, window_tokens: int | None = None
@@ -181,13 +169,11 @@ class Planner:
             may_repeat = refused.wire.results_may_repeat
             self._refused.note_unpaired(refused.tenant, refused.request, may_repeat=may_repeat)
         # The next turn continues from the repaired request, not from the refused one.
-        tenant = bytes.fromhex(refused.tenant)
-        match = self._memory.find((healed.wire.path, tenant), healed.request.body)
+        match = self._memory.find((healed.wire.path, healed.tenant), healed.request.body)
         if match is not None and not healed.request.ends:
-            self._memory.forget(
-                match.remembered
-            )  # no turn can continue from the repaired request, and none must from this one
-        self._remember(structs.replace(healed, last_sent=refused.last_sent), tenant, match)
+            # No turn can continue from the repaired request, and none must from this one.
+            self._memory.forget(match.known)
+        self._memory.remember(structs.replace(healed, last_sent=refused.last_sent), match)
 
     def _repairs(self, request: Request, tenant: str) -> tuple[tuple[VerdictKind, int], ...]:
         """The repairs that the upstream's refusals have taught, each with the value that was stated."""
@@ -208,9 +194,9 @@ class Planner:
             request = repaired(wire, request, "", say(HISTORY, "lacking", self._pipelines.language))
         return request
 
-    def _refuses_our_tool(self, wire: Wire, request: Request, tenant: bytes, tools: bytes) -> bool:
+    def _refuses_our_tool(self, wire: Wire, request: Request, tenant: str, tools: bytes) -> bool:
         """Whether the upstream is known to refuse the proxy's own tool, or a list as long as this one."""
-        profile = self.models.profile(request.known_as, tenant.hex())
+        profile = self.models.profile(request.known_as, tenant)
         most = profile.at_most.get(LimitName.TOOLS)
         return profile.refuses_our_tool or (most is not None and len(wire.tool_names(tools)) > most)
 
@@ -220,38 +206,35 @@ class Planner:
         """The plan for a request with more messages at its end, on the same terms as its own plan. `accepted_tokens`:
         the size of the prompt that the upstream has just accepted; `may_cut`: whether what the model works on may be
         cut for them."""
-        request, known = planned.request.continued(messages), len(planned.request.conversation)
-        received = known if planned.reading is None else planned.reading.received
+        request, known = planned.request.continued(messages), Match(planned, len(planned.request.conversation))
+        received = known.shared_messages if planned.reading is None else planned.reading.received
         reading = Reading(received, may_cut=may_cut, accepted_tokens=accepted_tokens)
-        made = partial(self.made, reading=reading)
-        terms = planned.inputs.terms
-        return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, planned, known)
+        made, terms = partial(self.made, reading=reading), planned.inputs.terms
+        return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, known)
 
     def page_bytes(self, planned: Planned) -> int:
         """How many bytes all results of the proxy's own tool may hold at a time in a response to this."""
         return self._pipelines.page_bytes(planned.request.model, planned.inputs.budget)
 
-    async def _run(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
+    async def _run(self, came: _Incoming, match: Match | None, resolved: Resolved) -> Planned:
         if resolved is _known(match) and self._is_quick(came.wire, came.body, match):
             return self._plan(came, match, resolved)
         return await in_thread(self._plan, came, match, resolved)
 
-    async def _resolved(
-        self, wire: Wire, lookup: Resolver, tenant: bytes, body: bytes, match: Match[Planned] | None
-    ) -> Resolved:
+    async def _resolved(self, came: _Incoming, lookup: Resolver, match: Match | None) -> Resolved:
         """Resolve the references in the messages: the known ones, and those that new messages add."""
         known = _known(match)
-        references = await in_thread(_new_references, wire, body, match)
+        references = await in_thread(_new_references, came.wire, came.body, match)
         wanted = [reference for reference in references if reference.address not in known]
-        found = await lookup.resolve(wanted, tenant.hex()) if wanted else _NOTHING
+        found = await lookup.resolve(wanted, came.tenant) if wanted else _NOTHING
         return {**known, **found} if found else known
 
-    def _is_quick(self, wire: Wire, body: bytes, match: Match[Planned] | None) -> bool:
+    def _is_quick(self, wire: Wire, body: bytes, match: Match | None) -> bool:
         """Whether little is new and no cut will be necessary: a cut reads all kept messages."""
         if match is None:
             return len(body) <= SMALL_BYTES
         new_bytes = len(body) - match.shared_bytes
-        known = match.remembered.knowledge
+        known = match.known
         budget, size = known.inputs.budget, known.plan.after
         grown = Size(size.tokens + new_bytes // 2, size.chars + new_bytes, size.bytes + new_bytes)
         if known.inputs.is_rough and (
@@ -260,17 +243,16 @@ class Planner:
             return False  # the model's own counter counts everything, and may have to load its vocabulary first
         return new_bytes <= INLINE_BYTES and budget.high_mark.excess(grown) is None
 
-    def _plan(self, came: _Incoming, match: Match[Planned] | None, resolved: Resolved) -> Planned:
+    def _plan(self, came: _Incoming, match: Match | None, resolved: Resolved) -> Planned:
         wire, tenant, body, access = came.wire, came.tenant, came.body, came.access
-        known = match.remembered.knowledge if match else None
-        shared = match.shared_messages if match else 0
+        known, shared = (match.known.request, match.shared_messages) if match else (None, 0)
         will_be_known = len(body) > SMALL_BYTES
-        request = wire.parse(body, known.request if known else None, shared, will_be_known=will_be_known)
+        request = wire.parse(body, known, shared, will_be_known=will_be_known)
         if came.model and not request.model:
             request = structs.replace(request, model=came.model)
         if came.is_lifted:
             request = structs.replace(request, is_lifted=True)
-        if known is not None and self._is_healed_otherwise(known.request, request, tenant.hex()):
+        if known is not None and self._is_healed_otherwise(known, request, tenant):
             return self._plan(came, None, resolved)
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
         if tools is not None and self._refuses_our_tool(wire, request, tenant, tools):
@@ -279,30 +261,23 @@ class Planner:
             access = structs.replace(access, tool=True)
         elif self._pipelines.retrieval_policy != "never":
             access = structs.replace(access, tool_wants=wire.tool_wants(request))
-        request = self._healed(wire, tenant.hex(), request, shared)
+        request = self._healed(wire, tenant, request, shared)
         goes_on = match is not None and match.is_continued
-        if known is not None and request.conversation.messages[:shared] != known.request.conversation.messages[:shared]:
-            known, shared, goes_on = None, 0, False  # new content changed known messages
+        if known is not None and request.conversation.messages[:shared] != known.conversation.messages[:shared]:
+            match, goes_on = None, False  # new content changed known messages
         others: dict[int, Message] = {}
         if tenant and will_be_known and not goes_on:
             near = self._memory.nearly((wire.path, tenant), request.conversation.messages)
-            if near is not None and near.remembered.knowledge.resolved == resolved:
-                known, shared, goes_on = near.remembered.knowledge, near.shared_messages, near.is_continued
-                before = known.request.conversation.messages[:shared]
+            if near is not None and near.known.resolved == resolved:
+                match, goes_on = near, near.is_continued
+                before = near.known.request.conversation.messages[: near.shared_messages]
                 request = request.sharing(before)
                 pairs = enumerate(zip(before, request.conversation.messages, strict=False))
                 others = {index: message for index, (earlier, message) in pairs if message is not earlier}
-        return self.made(
-            wire,
-            request,
-            tenant.hex(),
-            Terms(access, tools),
-            resolved,
-            known,
-            shared,
-            others,
-            goes_on=goes_on,
-        )
+        planned = self.made(wire, request, tenant, Terms(access, tools), resolved, match, others)
+        if match is not None and goes_on:
+            planned.last_sent = match.known.last_sent
+        return planned
 
     def made(
         self,
@@ -311,23 +286,19 @@ class Planner:
         tenant: str,
         terms: Terms,
         resolved: Resolved,
-        known: Planned | None = None,
-        shared: int = 0,
+        match: Match | None = None,
         others: Mapping[int, Message] = _NO_OTHERS,
-        *,
-        goes_on: bool = False,
         reading: Reading | None = None,
     ) -> Planned:
-        """The plan for a request; may be called from any thread. `known` is a plan whose first `shared` messages are
-        the first of this request, except for `others` at their indexes; `goes_on`: whether this is the next turn of the
-        same conversation; `reading`: what the proxy has read since the client's request."""
+        """The plan for a request; may be called from any thread. `match` has the first messages of this request, except
+        for `others` at their indexes; `reading`: what the proxy has read since the client's request."""
         # What has been counted exactly is not estimated again: both decide the same.
-        is_counted = known is not None and not known.inputs.is_rough and _point_of(known, shared) is not None
+        is_counted = match is not None and not match.known.inputs.is_rough and _point_of(match) is not None
         may_be_rough = terms.goal_tokens is None and not (terms.exactly or is_counted)
         for rough in (may_be_rough, False):
             inputs = self._inputs.of(wire, request, tenant, terms, rough=rough)
             steps = _steps(request, inputs, resolved)
-            earlier = _progress(known, inputs, shared, others, steps)
+            earlier = _progress(match, inputs, others, steps)
             made, progress = plan(request.conversation, inputs.base, steps, earlier, reading)
             lowered = _lowered(request, inputs, made)
             if not inputs.is_rough or (lowered is None and is_far_under(made.before, inputs.budget)):
@@ -335,7 +306,6 @@ class Planner:
         offered = made.has_tool or (terms.tools is not None and self._pipelines.retrieval_policy == "always")
         offered = offered and not wire.forces_a_call(request.members)
         reasons = _reasons(made, lowered is not None, offered, len(request.healed))
-        last_sent = known.last_sent if known is not None and goes_on else LastSent()
         return Planned(
             wire,
             request,
@@ -343,43 +313,43 @@ class Planner:
             inputs,
             made,
             progress,
-            shared,
+            match.shared_messages if match else 0,
             reasons,
             lowered,
-            last_sent,
-            resolved,
+            resolved=resolved,
             offered=offered,
             forbids_silent_cuts=made.changed and self._pipelines.forbids_silent_cuts,
             reading=reading,
         )
 
 
-def _known(match: Match[Planned] | None) -> Resolved:
-    return match.remembered.knowledge.resolved if match else _NOTHING
+def _known(match: Match | None) -> Resolved:
+    return match.known.resolved if match else _NOTHING
 
 
-def _new_references(wire: Wire, body: bytes, match: Match[Planned] | None) -> list[Reference]:
+def _new_references(wire: Wire, body: bytes, match: Match | None) -> list[Reference]:
     """The references in messages that are not known yet. Raises MalformedRequest."""
-    known, shared = (match.remembered.request, match.shared_messages) if match else (None, 0)
+    known, shared = (match.known.request, match.shared_messages) if match else (None, 0)
     messages = wire.parse(body, known, shared).conversation.messages[shared:]
     return [reference for message in messages for reference in references_in(message)]
 
 
 def _progress(
-    known: Planned | None, inputs: PlanInputs, shared: int, others: Mapping[int, Message], steps: Pipeline
+    match: Match | None, inputs: PlanInputs, others: Mapping[int, Message], steps: Pipeline
 ) -> Progress | None:
     """The progress of a known plan, if a plan with these inputs may continue from it."""
-    if known is None or not (known.inputs is inputs or known.inputs == inputs):
+    if match is None or not (match.known.inputs is inputs or match.known.inputs == inputs):
         return None
     if steps.budget is not inputs.budget:
         return None  # it goes as it came, and the known one did not
-    progress = _point_of(known, shared)
+    progress = _point_of(match)
     return progress.exchanged(others, steps) if progress is not None and others else progress
 
 
-def _point_of(known: Planned, shared: int) -> Progress | None:
-    """Where a plan whose first `shared` messages are those of a known plan may continue from it."""
-    return None if known.progress is None else known.progress.within(shared)
+def _point_of(match: Match) -> Progress | None:
+    """Where a plan may continue from the known one."""
+    progress = match.known.progress
+    return None if progress is None else progress.within(match.shared_messages)
 
 
 def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dict[str, int]:

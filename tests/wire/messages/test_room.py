@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from msgspec.structs import replace
 from support.messages_conversations import assistant, body_of, result, spelled, text, use, user
@@ -11,7 +13,7 @@ from proxy.core.compaction import Budget, BudgetRules, budget_for, clamped_reply
 from proxy.core.conversation import Conversation, Size
 from proxy.core.models import ModelProfile
 from proxy.core.overflow import Unit, Verdict, VerdictKind, sizes_of
-from proxy.shell.planning import Match, Remembered
+from proxy.shell.planning import Match
 from proxy.wire.messages import MESSAGES
 
 
@@ -57,6 +59,6 @@ def test_a_conversation_continues_if_its_last_message_with_many_results_is_rewri
     body = spelled(body_of([user("a"), assistant(many), user(marked), assistant([text("b")]), user("c")]))
     shared = known.shared_messages(body)
     assert shared == 1
-    assert not Match(Remembered(known, None), shared).is_continued  # too little of it is known
+    assert not Match(SimpleNamespace(request=known), shared).is_continued  # too little of it is known
     longer = MESSAGES.parse(spelled(body_of([user("a"), assistant("b"), user("c"), assistant(many), user(marked)])))
-    assert Match(Remembered(longer, None), 3).is_continued
+    assert Match(SimpleNamespace(request=longer), 3).is_continued
