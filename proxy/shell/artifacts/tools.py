@@ -60,10 +60,6 @@ class ArtifactsByHash:
             raise ArtifactNotFound("nothing is kept under this hash") from None
         return record, await self._reader.find(record.artifact, tenant)
 
-    async def content(self, stored: Stored) -> bytes:
-        """The whole content. Raises ArtifactError."""
-        return await self._reader.piece(stored, 0, stored.size)
-
 
 def _kept_as(digest: str, tenant: str, record: Record | None = None) -> Artifact:
     content = b"" if record is None else msgspec.json.encode(record)

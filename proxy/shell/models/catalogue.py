@@ -163,18 +163,18 @@ class Catalogue:
         self.price_of = functools.lru_cache(MAX_PRICES)(self._price_of)
         """The price of a model; None if none is known, as on a server of one's own. Reads the catalogue: 15 ms."""
 
-    def load(self) -> None:
+    def load(self) -> _Index:
         """Read the catalogue once; if it cannot be read, it is empty, and an event is logged."""
         with _reading:
-            if self._index is not None:
-                return
-            try:
-                index = _index_of(self._read)
-            except _UNREADABLE as error:
-                logger().warning("catalogue_unavailable", reason=type(error).__name__)
-                index = _Index({}, {})
-            self._here = served_at(self._base_url, index.addresses)
-            self._index = index  # last: a thread that sees it needs the rest, too
+            if self._index is None:
+                try:
+                    index = _index_of(self._read)
+                except _UNREADABLE as error:
+                    logger().warning("catalogue_unavailable", reason=type(error).__name__)
+                    index = _Index({}, {})
+                self._here = served_at(self._base_url, index.addresses)
+                self._index = index  # last: a thread that sees it needs the rest, too
+            return self._index
 
     def find(self, model: str) -> tuple[ModelLimits, str] | None:
         """The limits of a model and their source, such as `catalogue openai/gpt-4o`; None if the model is unknown.
@@ -213,27 +213,23 @@ class Catalogue:
         """The entries that a name may mean; None for what is no name."""
         if not 0 < len(model) <= MAX_NAME_CHARS:
             return None
-        if self._index is None:
-            self.load()
-        assert self._index is not None
-        hinted, part = named_in(model, last_part(model), self._index.addresses)
+        index = self._index or self.load()
+        hinted, part = named_in(model, last_part(model), index.addresses)
         vendor = None if is_uninformative(part) else vendor_of(plainest(part))
-        return _Family((*self._here, *hinted), vendor, [hits for hits in self._index.stages(part) if hits])
+        return _Family((*self._here, *hinted), vendor, [hits for hits in index.stages(part) if hits])
 
     def _chosen(self, model: str, family: _Family) -> tuple[CatalogueEntry, str, bool] | None:
         """An entry, why it was chosen among several, and whether it is a guess."""
         for provider in family.providers:
             for own in family.of(provider):
                 return _smallest(own, model), "", provider not in self._here
-        if family.vendor is None:
+        if family.vendor is None or not family.stages:
             return None
-        for hits in family.stages:
-            if own := [entry for entry in hits if entry.provider == family.vendor]:
-                return _smallest(own, model), "", True
-            several = len({entry.limits.window_tokens for entry in hits}) > 1
-            why = f"the smallest of {len(hits)} providers" if several else ""
-            return _smallest(hits, model), why, True
-        return None
+        nearest = family.stages[0]
+        own = [entry for entry in nearest if entry.provider == family.vendor]
+        several = not own and len({entry.limits.window_tokens for entry in nearest}) > 1
+        why = f"the smallest of {len(nearest)} providers" if several else ""
+        return _smallest(own or nearest, model), why, True
 
     def _inputs(self, family: _Family) -> tuple[frozenset[Modality] | None, frozenset[Modality] | None]:
         """The kinds of input that these models read, and those about which nothing is stated. A yes outweighs fewer

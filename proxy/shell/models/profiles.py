@@ -16,7 +16,7 @@ import contextlib
 import fnmatch
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from proxy.config import ModelSettings, Settings
@@ -112,7 +112,7 @@ class ModelResolver:
         """The windows that a self-hosted server reported when they were last compared with what was learned."""
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
-        self._reading: asyncio.Future[None] | None = None
+        self._reading: asyncio.Future[object] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         """Models whose guessed window has been reported, and corrections of configured ones."""
@@ -237,8 +237,13 @@ class ModelResolver:
         values: dict[str, Any] = {}
         stated_by = {"window_tokens": "default"}
         for limits, phrase in ranked:
-            for name, value in _stated(limits, values.get("window_tokens")):
-                if name not in values:
+            # A prompt limit belongs to the window that it was stated with: 272 000 of 400 000 says nothing about a
+            # million.
+            window = values.get("window_tokens")
+            other_window = window is not None and limits.window_tokens not in (None, window)
+            for name in _VALUES:
+                value = getattr(limits, name)
+                if value is not None and name not in values and not (name == "input_tokens" and other_window):
                     values[name], stated_by[name] = value, phrase
         values |= _inputs(limits for limits, _ in ranked)
         values["at_most"] = smallest(limits.at_most or {} for limits, _ in ranked)
@@ -328,13 +333,3 @@ def entry_of(entries: Sequence[ModelSettings], model: str) -> ModelSettings | No
     """The first entry of `models` whose glob matches the name, ignoring case."""
     name = model.lower()
     return next((entry for entry in entries if fnmatch.fnmatchcase(name, entry.match.lower())), None)
-
-
-def _stated(limits: ModelLimits, window_tokens: int | None) -> Iterator[tuple[str, Any]]:
-    """The values that a source states, given the window that a better source stated."""
-    for name in _VALUES:
-        value = getattr(limits, name)
-        # A prompt limit belongs to the window that it was stated with: 272 000 of 400 000 says nothing about a million.
-        other_window = window_tokens is not None and limits.window_tokens not in (None, window_tokens)
-        if value is not None and not (name == "input_tokens" and other_window):
-            yield name, value

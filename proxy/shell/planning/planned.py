@@ -13,7 +13,7 @@ import operator
 import re
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
@@ -81,12 +81,8 @@ _COPIES: Final = 4
 """How often a plan holds a fetched content: itself, and as base64, a third longer, in an edit and in a message."""
 
 
-class _Content(NamedTuple):
-    """The parts that take memory."""
-
-    request: Request
-    plan: Plan
-    resolved: Resolved
+_Content: TypeAlias = tuple[Request, Plan, Resolved]
+"""The parts that take memory."""
 
 
 class Planned(Struct, eq=False):
@@ -150,7 +146,7 @@ class Planned(Struct, eq=False):
 
     def set_aside(self) -> object:
         """Take out its content, for `put_back`."""
-        content = _Content(self.request, self.plan, self.resolved)
+        content: _Content = (self.request, self.plan, self.resolved)
         self._last_sent = weakref.ref(self.last_sent)  # as long as the conversation is remembered
         self.request, self.resolved, self.progress = self.request.outline(), {}, None
         self.plan = structs.replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
@@ -160,8 +156,7 @@ class Planned(Struct, eq=False):
 
     def put_back(self, content: object) -> None:
         """Restore what `set_aside` returned, or a copy of it."""
-        assert isinstance(content, _Content), "what was taken out"
-        request, self.plan, self.resolved = content
+        request, self.plan, self.resolved = cast("_Content", content)
         self.request = structs.replace(request, shape=self.request.shape)  # wires know theirs by identity
         self.last_sent = (self._last_sent and self._last_sent()) or self.last_sent
         self.is_here = True
