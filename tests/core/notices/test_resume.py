@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from support.reading_texts import bytes_in
 
 from proxy.core.artifact_reading import Query, part_at, read
 from proxy.core.conversation import Fetched, prepared
@@ -162,13 +163,8 @@ class Agent:
         query = Query.parse(parameters)
         if query.pointer:
             content = part_at(content, query.pointer)
-        pages = read(LineIndex.of_text(content), query, name, "en", min(max_bytes, 48_000))
-        span = next(pages)
-        while True:
-            try:
-                span = pages.send(content[span[0] : span[1]])
-            except StopIteration as stopped:
-                return stopped.value.decode(errors="replace")
+        page = read(LineIndex.of_text(content), query, bytes_in(content), name, "en", min(max_bytes, 48_000))
+        return page.decode(errors="replace")
 
     def reads(self, whole, first=None):
         """Follow the notices to the end; each call must show something new, or how to read on. Returns how many.
