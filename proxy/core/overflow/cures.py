@@ -23,7 +23,7 @@ from proxy.core.overflow.attempts import (
     Situation,
 )
 from proxy.core.overflow.goals import at_the_limit, emergency_goal, emergency_reply, fitting_reply, goal_bytes
-from proxy.core.overflow.report import FAULTS, REPAIRED, Verdict, VerdictKind
+from proxy.core.overflow.report import FAULTS, REPAIRED, VerdictKind
 
 MAX_SENDS: Final = 3
 """Limit for one request: a model switched in mid-session may refuse it for two reasons at once, and names one at a
@@ -86,14 +86,14 @@ def _cures_of(outcome: Outcome, situation: Situation, used: set[AttemptKind]) ->
     for row in CURES:
         if row.kind is AttemptKind.REPEATED and AttemptKind.REPEATED in used:
             continue  # silence that the same bytes have met with twice is no accident of the connection
-        if found := [structs.replace(cure, cause=row.cause) for cure in row.find(outcome, situation)]:
+        cures = row.cures(outcome, situation) if row.is_reason(outcome, situation) else ()
+        if found := [structs.replace(cure, cause=row.cause) for cure in cures]:
             return found
     return ()
 
 
-def _repeated(outcome: Outcome, _: Situation) -> Iterator[Cure]:
-    if outcome.verdict.is_silent and outcome.verdict.is_suspect:
-        yield Cure(AttemptKind.REPEATED, reason=VerdictKind.EMPTY)
+def _repeated(_: Outcome, __: Situation) -> Iterator[Cure]:
+    yield Cure(AttemptKind.REPEATED, reason=VerdictKind.EMPTY)
 
 
 def _shorter_reply(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
@@ -104,25 +104,20 @@ def _shorter_reply(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
         yield Cure(AttemptKind.SHORTER_REPLY, reply_tokens=reply, reason=reason)
 
 
-_CURED_OTHERWISE: Final = frozenset({LimitName.REPLY, LimitName.TOOLS, LimitName.BODY})
+_CURED_OTHERWISE: Final = frozenset({None, LimitName.REPLY, LimitName.TOOLS, LimitName.BODY})
 """Named limits with a row of their own: a reply limit is lowered, of the tools only our own may go, and a body is
 fitted like a prompt."""
 
 
 def _limited(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    named, terms = outcome.verdict.named, situation.terms
-    if named is not None and named not in _CURED_OTHERWISE:
-        terms = terms._replace(at_most=(*terms.at_most, (named, outcome.verdict.named_limit)))
-        yield Cure(AttemptKind.LIMITED, terms, reason=VerdictKind.COUNT, keeps_to=named)
-
-
-def _shorter_prompt(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    if outcome.is_too_long:
-        yield from _smaller(outcome.verdict, situation)
+    verdict, at_most = outcome.verdict, situation.terms.at_most
+    if verdict.named is not None:
+        terms = situation.terms._replace(at_most=(*at_most, (verdict.named, verdict.named_limit)))
+        yield Cure(AttemptKind.LIMITED, terms, reason=VerdictKind.COUNT, keeps_to=verdict.named)
 
 
 def _fewer_bytes(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    goal = goal_bytes(outcome.verdict, situation) if outcome.is_over_bytes else None
+    goal = goal_bytes(outcome.verdict, situation)
     if goal is not None:
         yield Cure(AttemptKind.FEWER_BYTES, situation.terms._replace(goal_bytes=goal), reason=VerdictKind.BYTES)
 
@@ -130,9 +125,8 @@ def _fewer_bytes(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
 def _fitted(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     """Settings that state another window take precedence over what was learned."""
     goal, terms = outcome.fitting_tokens, situation.terms
-    if goal is not None:
-        yield Cure(AttemptKind.FITTED, terms, goal_tokens=goal)
-        yield Cure(AttemptKind.FITTED, terms._replace(goal_tokens=goal, most_tokens=None), goal_tokens=goal)
+    yield Cure(AttemptKind.FITTED, terms, goal_tokens=goal)
+    yield Cure(AttemptKind.FITTED, terms._replace(goal_tokens=goal, most_tokens=None), goal_tokens=goal)
 
 
 _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
@@ -140,33 +134,28 @@ _READ_AS_IMAGES: Final = frozenset({Modality.FILE, Modality.VIDEO})
 
 
 def _without_media(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    if outcome.reason is VerdictKind.MEDIA:
-        refused = outcome.verdict.refused & outcome.media or outcome.media
-        if Modality.VISION in refused:
-            refused |= _READ_AS_IMAGES & outcome.media
-        terms = situation.terms._replace(without=situation.terms.without | refused)
-        yield Cure(AttemptKind.WITHOUT_MEDIA, terms, refused=refused, reason=VerdictKind.MEDIA)
+    refused = outcome.verdict.refused & outcome.media or outcome.media
+    if Modality.VISION in refused:
+        refused |= _READ_AS_IMAGES & outcome.media
+    terms = situation.terms._replace(without=situation.terms.without | refused)
+    yield Cure(AttemptKind.WITHOUT_MEDIA, terms, refused=refused, reason=VerdictKind.MEDIA)
 
 
 def _repaired(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    if outcome.reason in REPAIRED:
-        terms = situation.terms._replace(repairs=outcome.verdict)
-        yield Cure(AttemptKind.REPAIRED, terms, reason=outcome.verdict.kind)
+    terms = situation.terms._replace(repairs=outcome.verdict)
+    yield Cure(AttemptKind.REPAIRED, terms, reason=outcome.verdict.kind)
 
 
-def _whole_results(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    """Whatever the status: what was cut may be what does not parse."""
-    if situation.edited and outcome.verdict.misses_json and situation.original_could_fit:
-        yield _ORIGINAL
-
-
-def _without_tool(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    verdict, terms = outcome.verdict, situation.terms
+def _may_be_our_tool(outcome: Outcome, situation: Situation) -> bool:
+    verdict = outcome.verdict
     may_be = outcome.status in REFUSING_STATUSES and verdict.kind in ABOUT_A_TOOL
     is_of_length = verdict.is_suspect and not situation.original_could_fit
-    if situation.has_our_tool and (verdict.refuses_tools or (may_be and not is_of_length)):
-        terms = terms._replace(tools=None, access=structs.replace(terms.access, tool=False))
-        yield Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)
+    return situation.has_our_tool and (verdict.refuses_tools or (may_be and not is_of_length))
+
+
+def _without_tool(_: Outcome, situation: Situation) -> Iterator[Cure]:
+    terms = situation.terms._replace(tools=None, access=structs.replace(situation.terms.access, tool=False))
+    yield Cure(AttemptKind.WITHOUT_TOOL, terms, reason=VerdictKind.UNKNOWN)
 
 
 _REFUSED_FOR_CONTENT: Final = frozenset(
@@ -182,88 +171,23 @@ _REFUSED_FOR_CONTENT: Final = frozenset(
 """Refusals that an edit of ours may have caused; the others would happen to the original, too."""
 
 
-def _unedited(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    is_ours = outcome.status in REFUSING_STATUSES and situation.edited and situation.original_could_fit
-    if is_ours and outcome.verdict.kind in _REFUSED_FOR_CONTENT:
-        yield _ORIGINAL
+def _may_be_an_edit(outcome: Outcome, situation: Situation) -> bool:
+    """Whether what an edit of ours has changed may be refused: without words, where the request was refused as such; as
+    no JSON, whatever the status, because what was cut may not parse."""
+    is_refused = outcome.status in REFUSING_STATUSES and outcome.verdict.kind in _REFUSED_FOR_CONTENT
+    return situation.edited and situation.original_could_fit and (is_refused or outcome.verdict.misses_json)
 
 
-def _shorter_guess(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
-    if outcome.verdict.is_suspect:
-        yield from _smaller(outcome.verdict, situation)
+def _unedited(_: Outcome, __: Situation) -> Iterator[Cure]:
+    yield Cure(AttemptKind.ORIGINAL, reason=VerdictKind.UNKNOWN)
 
 
-_ORIGINAL: Final = Cure(AttemptKind.ORIGINAL, reason=VerdictKind.UNKNOWN)
-
-
-class Row(NamedTuple):
-    """One reason for which requests are refused, and its cure."""
-
-    cause: str
-    """Its name in the log."""
-    words: str
-    """What it means, for people."""
-    find: Callable[[Outcome, Situation], Iterator[Cure]]
-    """Candidates of its cure; none if it is not the reason."""
-    kind: AttemptKind
-    """What it sends."""
-    learned: tuple[str, ...] = ()
-    """What is remembered of the model, at once where a refusal states it, else if the cure is proven: names of facts,
-    or their beginnings."""
-
-
-CURES: Final = (
-    Row("silence", "no reply came", _repeated, AttemptKind.REPEATED),
-    Row("limit", "a limit was named", _limited, AttemptKind.LIMITED, (facts.AT_MOST,)),
-    Row(
-        "reply",
-        "the reply limit was too high",
-        _shorter_reply,
-        AttemptKind.SHORTER_REPLY,
-        (facts.WINDOW, facts.AT_MOST),
-    ),
-    Row(
-        "prompt",
-        "the prompt was too long",
-        _shorter_prompt,
-        AttemptKind.EMERGENCY,
-        (facts.WINDOW, facts.LATE, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE),
-    ),
-    Row("bytes", "the body had too many bytes", _fewer_bytes, AttemptKind.FEWER_BYTES, (facts.AT_MOST,)),
-    Row("silent_cut", "the prompt was cut by the upstream", _fitted, AttemptKind.FITTED, (facts.CUT_TO,)),
-    Row(
-        "media",
-        "media were refused",
-        _without_media,
-        AttemptKind.WITHOUT_MEDIA,
-        (facts.REFUSES, facts.RESULTS_HOLD_TEXT),
-    ),
-    Row("history", "the history was refused", _repaired, AttemptKind.REPAIRED, (facts.AT_MOST,)),
-    Row(
-        "cut_results",
-        "a cut result did not parse",
-        _whole_results,
-        AttemptKind.ORIGINAL,
-        (facts.CUT_RESULTS_REFUSED,),
-    ),
-    Row(
-        "our_tool",
-        "the proxy's own tool was refused",
-        _without_tool,
-        AttemptKind.WITHOUT_TOOL,
-        (facts.REFUSES_OUR_TOOL, facts.AT_MOST),
-    ),
-    Row("edit", "an edit may have been refused", _unedited, AttemptKind.ORIGINAL),
-    Row("no_words", "a long request got no reason", _shorter_guess, AttemptKind.EMERGENCY, (facts.SEARCH,)),
-)
-"""The reasons that a refusal can have, in the order in which they are recognised."""
-
-
-def _smaller(verdict: Verdict, situation: Situation) -> Iterator[Cure]:
+def _smaller(outcome: Outcome, situation: Situation) -> Iterator[Cure]:
     """Shorter prompts. First the one that the next turn will continue from, if that surely fits or is as small as a
     search requires, so that a prompt cache is lost once, not twice; then one cut down to its goal, or as far below the
     true limit as possible, with the shortest useful reply."""
-    goal, reply, terms = emergency_goal(verdict, situation), emergency_reply(verdict, situation), situation.terms
+    verdict, terms = outcome.verdict, situation.terms
+    goal, reply = emergency_goal(verdict, situation), emergency_reply(verdict, situation)
     most, least_reply, sure = at_the_limit(verdict, situation)
     cure = Cure(AttemptKind.EMERGENCY, terms._replace(goal_tokens=goal, most_tokens=most), reply, goal)
     if sure is not None and not situation.holds_a_page:
@@ -273,3 +197,113 @@ def _smaller(verdict: Verdict, situation: Situation) -> Iterator[Cure]:
     yield cure
     if most is not None:
         yield structs.replace(cure, goal_tokens=most, reply_tokens=least_reply or reply)
+
+
+class Row(NamedTuple):
+    """One reason for which requests are refused, and its cure."""
+
+    cause: str
+    """Its name in the log."""
+    words: str
+    """What it means, for people."""
+    is_reason: Callable[[Outcome, Situation], bool]
+    cures: Callable[[Outcome, Situation], Iterator[Cure]]
+    """Candidates of its cure; none if the numbers that it needs are not stated."""
+    kind: AttemptKind
+    """What it sends."""
+    learned: tuple[str, ...] = ()
+    """What is remembered of the model, at once where a refusal states it, else if the cure is proven: names of facts,
+    or their beginnings."""
+
+
+CURES: Final = (
+    Row(
+        "silence",
+        "no reply came",
+        lambda outcome, _: outcome.verdict.is_silent and outcome.verdict.is_suspect,
+        _repeated,
+        AttemptKind.REPEATED,
+    ),
+    Row(
+        "limit",
+        "a limit was named",
+        lambda outcome, _: outcome.verdict.named not in _CURED_OTHERWISE,
+        _limited,
+        AttemptKind.LIMITED,
+        (facts.AT_MOST,),
+    ),
+    Row(
+        "reply",
+        "the reply limit was too high",
+        lambda _, __: True,  # if the numbers say so
+        _shorter_reply,
+        AttemptKind.SHORTER_REPLY,
+        (facts.WINDOW, facts.AT_MOST),
+    ),
+    Row(
+        "prompt",
+        "the prompt was too long",
+        lambda outcome, _: outcome.is_too_long,
+        _smaller,
+        AttemptKind.EMERGENCY,
+        (facts.WINDOW, facts.LATE, facts.INPUT, facts.CHARS, facts.SEARCH, facts.RATE),
+    ),
+    Row(
+        "bytes",
+        "the body had too many bytes",
+        lambda outcome, _: outcome.is_over_bytes,
+        _fewer_bytes,
+        AttemptKind.FEWER_BYTES,
+        (facts.AT_MOST,),
+    ),
+    Row(
+        "silent_cut",
+        "the prompt was cut by the upstream",
+        lambda outcome, _: outcome.fitting_tokens is not None,
+        _fitted,
+        AttemptKind.FITTED,
+        (facts.CUT_TO,),
+    ),
+    Row(
+        "media",
+        "media were refused",
+        lambda outcome, _: outcome.reason is VerdictKind.MEDIA,
+        _without_media,
+        AttemptKind.WITHOUT_MEDIA,
+        (facts.REFUSES, facts.RESULTS_HOLD_TEXT),
+    ),
+    Row(
+        "history",
+        "the history was refused",
+        lambda outcome, _: outcome.reason in REPAIRED,
+        _repaired,
+        AttemptKind.REPAIRED,
+        (facts.AT_MOST,),
+    ),
+    Row(
+        "cut_results",
+        "a cut result did not parse",
+        lambda outcome, situation: outcome.verdict.misses_json and _may_be_an_edit(outcome, situation),
+        _unedited,
+        AttemptKind.ORIGINAL,
+        (facts.CUT_RESULTS_REFUSED,),
+    ),
+    Row(
+        "our_tool",
+        "the proxy's own tool was refused",
+        _may_be_our_tool,
+        _without_tool,
+        AttemptKind.WITHOUT_TOOL,
+        (facts.REFUSES_OUR_TOOL, facts.AT_MOST),
+    ),
+    Row("edit", "an edit may have been refused", _may_be_an_edit, _unedited, AttemptKind.ORIGINAL),
+    Row(
+        "no_words",
+        "a long request got no reason",
+        lambda outcome, _: outcome.verdict.is_suspect,
+        _smaller,
+        AttemptKind.EMERGENCY,
+        (facts.SEARCH,),
+    ),
+)
+"""The reasons that a refusal can have, in the order in which they are recognised."""

@@ -6,7 +6,7 @@ or shorter, was accepted, or refused for another reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple
 
 from proxy.core.models import LimitName, facts
@@ -56,26 +56,45 @@ def _proves(attempt: Attempt, cured: Sequence[Attempt]) -> bool:
     return attempt.outcome.is_accepted or attempt.outcome.proves([one.cure for one in cured])
 
 
-def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Iterator[str]:
+_TAUGHT: Final[Sequence[tuple[AttemptKind, str, Callable[[Verdict, bool], bool]]]] = (
+    (AttemptKind.REPAIRED, HISTORY, lambda _, __: True),
+    (AttemptKind.LIMITED, facts.AT_MOST, lambda _, __: True),
+    (AttemptKind.SHORTER_REPLY, facts.AT_MOST, lambda refusal, _: refusal.named is not None),
+    (AttemptKind.FEWER_BYTES, BYTES, lambda refusal, _: not refusal.is_conditional),
+    (
+        AttemptKind.EMERGENCY,
+        facts.SEARCH,
+        lambda refusal, is_accepted: is_accepted and refusal.is_suspect and not refusal.is_conditional,
+    ),
+    (
+        AttemptKind.EMERGENCY,
+        SIZE,
+        lambda refusal, is_accepted: is_accepted and refusal.names_no_limit and not refusal.is_conditional,
+    ),
+    (
+        AttemptKind.WITHOUT_MEDIA,
+        facts.RESULTS_HOLD_TEXT,
+        lambda refusal, _: refusal.refuses_in_results and not refusal.is_conditional,
+    ),
+    (
+        AttemptKind.WITHOUT_MEDIA,
+        facts.REFUSES,  # under a condition, too: it is believed the second time
+        lambda refusal, _: refusal.refuses_model and (refusal.is_conditional or not refusal.refuses_in_results),
+    ),
+    (
+        AttemptKind.WITHOUT_TOOL,
+        facts.REFUSES_OUR_TOOL,
+        lambda refusal, _: refusal.named is not LimitName.TOOLS and not refusal.is_conditional,
+    ),
+    (
+        AttemptKind.ORIGINAL,
+        facts.CUT_RESULTS_REFUSED,
+        lambda refusal, is_accepted: is_accepted and refusal.misses_json and not refusal.is_conditional,
+    ),
+)
+"""A cure, what it has taught once it is proven, and of which refusals; `is_accepted`: whether its request was."""
+
+
+def _taught(cure: Cure, refusal: Verdict, *, is_accepted: bool) -> Sequence[str]:
     """What this cure has taught of this refusal, now that it is proven."""
-    if cure.kind is AttemptKind.REPAIRED:
-        yield HISTORY
-    if refusal.named is not None and (cure.keeps_to or cure.kind is AttemptKind.SHORTER_REPLY):
-        yield facts.AT_MOST
-    if refusal.is_conditional and cure.kind is not AttemptKind.WITHOUT_MEDIA:
-        return
-    match cure.kind:
-        case AttemptKind.ORIGINAL if refusal.misses_json and is_accepted:
-            yield facts.CUT_RESULTS_REFUSED
-        case AttemptKind.WITHOUT_TOOL if refusal.named is not LimitName.TOOLS:
-            yield facts.REFUSES_OUR_TOOL
-        case AttemptKind.FEWER_BYTES:
-            yield BYTES
-        case AttemptKind.EMERGENCY if refusal.names_no_limit and is_accepted:
-            if refusal.is_suspect:
-                yield facts.SEARCH
-            yield SIZE
-        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_in_results and not refusal.is_conditional:
-            yield facts.RESULTS_HOLD_TEXT
-        case AttemptKind.WITHOUT_MEDIA if refusal.refuses_model:
-            yield facts.REFUSES
+    return [about for kind, about, holds in _TAUGHT if cure.kind is kind and holds(refusal, is_accepted)]

@@ -7,12 +7,13 @@ bytes. Nothing is sent here.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from msgspec import Struct, structs
 
 from proxy.config import Settings
+from proxy.core.compaction import Plan
 from proxy.core.models import Certainty, Search
 from proxy.core.notices import ArtifactAccess
 from proxy.core.overflow import (
@@ -200,18 +201,20 @@ class Sends:
         return await (again or self._planner.again)(planned, planned.inputs.terms._replace(keeping=False))
 
 
+_DIFFERS: Final[Mapping[AttemptKind, Callable[[Plan, Plan], bool]]] = {
+    AttemptKind.WITHOUT_MEDIA: lambda plan, refused: plan.sent != refused.sent,
+    AttemptKind.LIMITED: lambda plan, refused: plan.sent != refused.sent,
+    AttemptKind.FEWER_BYTES: lambda plan, refused: plan.after.bytes < refused.after.bytes * ALWAYS_SMALLER,
+    AttemptKind.EMERGENCY: lambda plan, refused: plan.after.bytes < refused.after.bytes,
+    AttemptKind.FITTED: lambda plan, refused: plan.after.bytes < refused.after.bytes,
+}
+"""How the plan of a cure must differ from the one that was refused; those of other cures always do."""
+
+
 def _may_replace(cure: Cure, planned: Planned, refused: Planned) -> bool:
     """Whether a plan may be sent after one that was refused, and differs from it as its cure requires."""
-    match cure.kind:
-        case AttemptKind.WITHOUT_MEDIA | AttemptKind.LIMITED:
-            is_another = planned.plan.sent != refused.plan.sent
-        case AttemptKind.FEWER_BYTES:
-            is_another = planned.plan.after.bytes < refused.plan.after.bytes * ALWAYS_SMALLER
-        case AttemptKind.EMERGENCY | AttemptKind.FITTED:
-            is_another = planned.plan.after.bytes < refused.plan.after.bytes
-        case _:
-            is_another = True
-    return is_another and planned.plan.may_be_sent
+    differs = _DIFFERS.get(cure.kind)
+    return planned.plan.may_be_sent and (differs is None or differs(planned.plan, refused.plan))
 
 
 def overflow(message: str, planned: Planned, refused: Verdict, advice: str = "") -> ContextOverflow:
