@@ -17,11 +17,12 @@ import time
 from collections.abc import Iterator
 
 import msgspec
+from httptools import HttpParserError
 
 from tools.bench.accounting import cpu_seconds
 from tools.bench.answers import WrongAnswer, check
 from tools.bench.bodies import WORKLOADS, Workload
-from tools.bench.http1 import MalformedMessage, Reader
+from tools.bench.http1 import Reader
 from tools.bench.jobs import Job, Manner, Seen
 from tools.bench.streams import run_streams
 
@@ -93,7 +94,7 @@ def run(job: Job) -> Seen:
             _at_once(job, connections, bodies, seen)
         else:
             _one_by_one(job, connections, bodies, seen)
-    except (OSError, WrongAnswer, MalformedMessage) as wrong:
+    except (OSError, WrongAnswer, HttpParserError) as wrong:
         seen.wrong = _described(job.workload, wrong)
     finally:
         for connection in connections:
@@ -137,7 +138,7 @@ def _at_once(job: Job, connections: list[Connection], bodies: Iterator[bytes], s
                 body = next(bodies)
             try:
                 connection.exchange(body, WORKLOADS[job.workload], note)
-            except (OSError, WrongAnswer, MalformedMessage) as wrong:
+            except (OSError, WrongAnswer, HttpParserError) as wrong:
                 note.wrong = _described(job.workload, wrong)
                 return
 
@@ -200,7 +201,7 @@ class _Beside:
                     self._begun.set()
                     connection.exchange(body, WORKLOADS[job.beside], Seen())
                     self._seen.answered_beside += 1
-        except (OSError, WrongAnswer, MalformedMessage) as wrong:
+        except (OSError, WrongAnswer, HttpParserError) as wrong:
             self._seen.wrong = _described(job.beside, wrong)
         finally:
             self._ended.set()

@@ -110,7 +110,7 @@ class _Streams:
         return sum(len(stream.pieces) for stream in self._streams)
 
     def check(self) -> None:
-        """Raise WrongAnswer or MalformedMessage unless each stream is what the upstream sent."""
+        """Raise WrongAnswer or HttpParserError unless each stream is what the upstream sent."""
         workload = WORKLOADS[self._job.workload]
         for stream in self._streams:
             message = Reader().feed(b"".join(stream.pieces))
@@ -133,7 +133,7 @@ class _Streams:
 
 
 def run_streams(job: Job, bodies: Iterable[bytes], seen: Seen) -> None:
-    """Have a stream for each body, all at the same time; raises OSError, WrongAnswer or MalformedMessage.
+    """Have a stream for each body, all at the same time; raises OSError, WrongAnswer or HttpParserError.
 
     Nothing is counted if one ended before all had begun.
     """

@@ -17,6 +17,8 @@ import re
 import socket
 import sys
 
+from httptools import HttpRequestParser
+
 from tools.bench.answers import json_answer, stream_events
 from tools.bench.apis import APIS, Api
 from tools.bench.http1 import Message, Reader
@@ -57,7 +59,7 @@ class Answering(asyncio.Protocol):
 
     def __init__(self, standing: Standing) -> None:
         self._standing = standing
-        self._reader = Reader()
+        self._reader = Reader(HttpRequestParser)
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -75,7 +77,7 @@ class Answering(asyncio.Protocol):
             message = self._reader.feed(b"")
 
     def _answer(self, request: Message) -> None:
-        method, path, _ = request.start_line.split(" ", 2)
+        method, path = request.method, request.target
         if method == "POST" and path in APIS:
             self._complete(request.body, APIS[path])
         elif (method, path) == ("GET", "/v1/models"):

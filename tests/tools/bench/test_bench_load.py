@@ -151,7 +151,7 @@ def _lying(answer):
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "2 bytes instead of"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\n{}", "closed in the middle"),
         (b"HTTP/1.1 503 No\r\nContent-Length: 4\r\n\r\nbusy", "status 503: busy"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n", "no chunk size"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno\r\n", "chunk size"),
     ],
 )
 def test_a_wrong_answer_ends_the_job_and_is_no_sample(answer, why):
