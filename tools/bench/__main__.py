@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.bench.contenders import DIRECT, NGINX, OURS, Contender, installed, with_workers
 from tools.bench.figures import WORKERS
 from tools.bench.measure import Effort, Session, Wrong, tell
-from tools.bench.report import apis_table, contenders_table, earlier_table, off_table, page, targets_table
+from tools.bench.report import apis_table, contenders_table, off_table, page, targets_table
 from tools.bench.results import Results
 from tools.bench.running import DidNotStart, Running, load_client, proxy, upstream
 
@@ -98,7 +98,7 @@ def _starts(contenders: Sequence[Contender], direct: Running, times: int) -> dic
 def _publish(results: Results, contenders: Sequence[Contender], effort: Effort, target: Path | None) -> None:
     seen = {name for _, name in results.samples}
     names = [name for name in (*(contender.name for contender in contenders), DIRECT) if name in seen]
-    ours = (targets_table(results), off_table(results), earlier_table(results), apis_table(results))
+    ours = (targets_table(results), off_table(results), apis_table(results))
     print(*ours, contenders_table(results, names), sep="\n\n")
     for (row, name), why in results.failures.items():
         print(f"{name}, {row}: {why}")

@@ -17,7 +17,6 @@ from tools.bench.bodies import ANEW_TURNS, EVENTS_A_SECOND, GROWTH_TURNS, STREAM
 from tools.bench.contenders import NGINX, OFF, OURS, PEER_NAMES, Contender
 from tools.bench.figures import (
     BESIDE_REQUESTS,
-    EARLIER,
     FIGURES,
     LATENCY_CONNECTIONS,
     MOST_OF_CHAT,
@@ -119,20 +118,6 @@ def off_table(results: Results) -> str:
     return _markdown(rows) if len(rows) > 1 else f"({OURS} or {OFF} did not take part.)"
 
 
-def earlier_table(results: Results) -> str:
-    """This project's figures in earlier runs and in this one, each with its multiple of nginx's in the same run."""
-    rows = [["", *(run.title for run in EARLIER), "now"]]
-    for row, name in EARLIER[0].figures:
-        now = results.median(row, name)
-        if now is None:
-            continue
-        figure = FIGURES[row]
-        cells = [_multiple(figure, *run.figures.get((row, name), (None, None))) for run in EARLIER]
-        title = figure.title if name == OURS else f"{figure.title}, switched off"
-        rows.append([f"{title}, {figure.unit}", *cells, _multiple(figure, now, _floor(results, row))])
-    return _markdown(rows) if len(rows) > 1 else _ABSENT
-
-
 def _multiple(figure: Figure, value: float | None, floor: float | None) -> str:
     text = _value(value, figure, unit=False)
     return text if value is None or not floor else f"{text} ({value / floor:.1f}×)"
@@ -168,7 +153,6 @@ def page(
         "felt_targets": targets_table(results, FELT),
         "targets": targets_table(results),
         "off": off_table(results),
-        "earlier": earlier_table(results),
         "apis": apis_table(results),
         "load": f"{os.getloadavg()[1]:.1f} over five minutes",
         "floor": _FLOOR,
@@ -329,13 +313,6 @@ The same server with `enabled: false` takes the same path and only forwards, so 
 and recording cost. It is the median of the rounds, each with its own difference.
 
 {off}
-
-## Since earlier runs
-
-In brackets: how many times nginx in the same run. Machines and loads differ, so only these multiples compare. In
-the first two runs a request had two headers; since then, it has those of an SDK.
-
-{earlier}
 
 ## The other APIs
 

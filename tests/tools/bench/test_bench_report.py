@@ -3,8 +3,8 @@
 from tools.bench.apis import CHAT, MESSAGES, RESPONSES
 from tools.bench.bodies import WORKLOADS
 from tools.bench.contenders import NGINX, OFF, OURS, PEER_NAMES
-from tools.bench.figures import CPU_FIGURES, EARLIER, FIGURES, MOST_OVER_OFF, of_api
-from tools.bench.report import apis_table, contenders_table, earlier_table, off_table, page, targets_table
+from tools.bench.figures import CPU_FIGURES, FIGURES, MOST_OVER_OFF, of_api
+from tools.bench.report import apis_table, contenders_table, off_table, page, targets_table
 from tools.bench.results import Results
 
 
@@ -63,17 +63,6 @@ def test_this_project_is_held_to_what_forwarding_costs_in_the_same_round():
     assert off_table(_results((0.4,), ())) == "(context-proxy or context-proxy-off did not take part.)"
 
 
-def test_figures_are_beside_those_of_earlier_runs():
-    results = _results((0.6,), (0.1,))
-    results.add("chat_2kb", OFF, 0.4)
-    table = earlier_table(results)
-    assert _cells(table, "CPU, ms") == [
-        *("2 KB question, CPU, ms", "0.568 (8.0×)", "0.898 (13.4×)", "0.315 (10.2×)", "0.600 (6.0×)")
-    ]
-    assert _cells(table, "switched off")[-1] == "0.400 (4.0×)"
-    assert earlier_table(Results()) == "(context-proxy did not take part.)"
-
-
 def test_a_run_without_this_project_says_so_and_without_nginx_no_ratio_is_met_or_missed():
     assert targets_table(_results((), (0.05,))) == "(context-proxy did not take part.)"
     assert _cells(targets_table(_results((0.4,), ())), "2 KB")[-1] == "? (no nginx)"
@@ -120,5 +109,4 @@ def test_every_way_of_measuring_fills_a_row_and_every_floor_is_one():
     assert chats <= FIGURES.keys()
     assert {row.rpartition("_")[0] for row in others} <= chats
     assert MOST_OVER_OFF.keys() <= chats
-    assert {row for run in EARLIER for row, _ in run.figures} <= FIGURES.keys()
     assert {row for figure in FIGURES.values() for row in (figure.floor, *figure.at) if row} <= FIGURES.keys()
