@@ -8,6 +8,7 @@ bounded in requests and bytes, and are never logged.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -173,10 +174,10 @@ class Replacements:
             else:
                 replaced[edit.artifact.id] = edit.becomes
         texts = dict.fromkeys([artifact.id for artifact in artifacts], note)
-        held_bytes = _ENTRY_BYTES * (1 + len(texts)) + _bytes_of(note)
+        held_bytes = _ENTRY_BYTES * (1 + len(texts)) + sys.getsizeof(note)
         for artifact_id, content in replaced.items():
             text = texts[artifact_id] = in_words(content)
-            held_bytes += _bytes_of(text)
+            held_bytes += sys.getsizeof(text)
             if held_bytes > MAX_REQUEST_BYTES:  # the words about a thousand images may name each of them
                 return
         if texts and held_bytes <= MAX_REQUEST_BYTES:
@@ -205,7 +206,3 @@ def _part_in_words(item: Carried | Words | Shown) -> str:
     if isinstance(item, Shown):
         return f"[{item.route}: {item.found.mime}]"
     return item.text if isinstance(item, Words) else "[a part that stays as it came]"
-
-
-def _bytes_of(text: str) -> int:
-    return len(text) if text.isascii() else 4 * len(text)

@@ -106,15 +106,15 @@ class Fetcher:
         return await self._followed(trail, start)
 
     async def _followed(self, trail: _Trail, start: httpx.URL) -> Fetched:
-        request: httpx.Request | None = httpx.Request("GET", start)
+        request = httpx.Request("GET", start)
         try:
             for _ in range(MAX_REDIRECTS + 1):
-                assert request is not None, "what is no redirect ends the loop"
                 trail.url, trail.response = request.url, None
                 trail.response = response = await self._client.send(request, stream=True)
                 async with contextlib.aclosing(response):
-                    if (request := response.next_request) is None:
+                    if response.next_request is None:
                         return await self._image(response, _name(start))
+                    request = response.next_request
         except httpx.TransportError as error:
             raise NotFetched(obstacle_of(error)) from None
         except (httpx.InvalidURL, ValueError):  # of a redirect
@@ -241,7 +241,11 @@ class CheckedTransport(httpx.AsyncHTTPTransport):
         if url.scheme not in ("http", "https") or url.userinfo or not may_ask:
             raise NotFetched(FetchError.BAD_ADDRESS)
         failure = NotFetched(FetchError.PRIVATE_ADDRESS)
-        allowed = [address for address in await self._addresses(url) if self._may_connect(address)]
+        allowed = [
+            address
+            for address in await self._addresses(url)
+            if self._is_open(address) or (self._allow_private and is_private_network(address))
+        ]
         for address in allowed[:_MAX_TRIES]:
             try:
                 return await super().handle_async_request(_to(address, url))
@@ -250,9 +254,6 @@ class CheckedTransport(httpx.AsyncHTTPTransport):
             if failure.obstacle not in (FetchError.UNREACHABLE, FetchError.TIMEOUT):
                 break
         raise failure
-
-    def _may_connect(self, address: Address) -> bool:
-        return self._is_open(address) or (self._allow_private and is_private_network(address))
 
     async def _addresses(self, url: httpx.URL) -> Sequence[Address]:
         host = url.raw_host.decode("ascii")
