@@ -229,12 +229,12 @@ class Discovery:
         self._take(found)
         return None
 
-    async def ask_for(self, model: str, authorization: bytes | None = None, *, load: bool = False) -> None:
+    async def ask_for(self, model: str, *, load: bool = False) -> None:
         """Ask a self-hosted server about one model by its name. Never raises for the upstream."""
         server = self._found.server
         if server is None or not server.by_name:
             return
-        limits = await server.model(self._questions(authorization), model, load=load)
+        limits = await server.model(self._questions(), model, load=load)
         is_news = self._models.get(model) != limits
         self._models.put(model, limits)
         self._stale -= {model}
@@ -288,7 +288,7 @@ class Discovery:
         pause = BUSY_SECONDS if no.status == 429 else RETRY_SECONDS if soon else REFRESH_SECONDS
         return self._clock() + pause, self._needs_client_key
 
-    def _questions(self, authorization: bytes | None) -> Questions:
+    def _questions(self, authorization: bytes | None = None) -> Questions:
         return Questions(self._upstream, {b"authorization": authorization} if authorization else self._own_key)
 
     async def _all(self, questions: Questions) -> _Found:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -110,7 +111,8 @@ class OwnServer(Struct, frozen=True):
     by_name: bool = False
     """Whether it can be queried for one model."""
     lists_loaded: bool = True
-    """Whether it reports by itself what is loaded."""
+    """Whether it reports by itself what is loaded; otherwise it is queried for each model, whose name is appended to
+    the path, and reports nothing about models that are not loaded."""
     sign: tuple[str, Callable[[bytes], bool]] | None = None
     """A path by whose response it is recognised; None: by what it reports."""
 
@@ -124,11 +126,11 @@ class OwnServer(Struct, frozen=True):
 
     async def loaded(self, ask: Questions) -> ModelList:
         """Current allocations."""
-        return self.read(await ask.maybe(self.path))
+        return self.read(await ask.maybe(self.path)) if self.lists_loaded else ModelList()
 
     async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - for Ollama
         """The allocation of one model, current or expected; `load`: whether it may be loaded to find out."""
-        return (await self.loaded(ask)).limits(name)
+        return self.read(await ask.maybe(self.path + quote(name, safe=""))).any_name
 
 
 class Ollama(OwnServer, frozen=True):
@@ -150,22 +152,6 @@ class Ollama(OwnServer, frozen=True):
         return structs.replace(shown, window_tokens=limits.window_tokens, certainty=limits.certainty)
 
 
-class ByName(OwnServer, frozen=True):
-    """A server queried for each model by name, which is appended to the path; it reports nothing about models that are
-    not loaded."""
-
-    by_name: bool = True
-    lists_loaded: bool = False
-
-    async def loaded(self, ask: Questions) -> ModelList:  # noqa: ARG002 - for the others
-        """Nothing without a model's name."""
-        return ModelList()
-
-    async def model(self, ask: Questions, name: str, *, load: bool) -> ModelLimits:  # noqa: ARG002 - as above
-        """The model's allocation."""
-        return self.read(await ask.maybe(self.path + quote(name, safe=""))).any_name
-
-
 async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
     """The server behind a base URL of this path; None if its kind has nothing more to report. A few small questions."""
     for server in _servers(base_path):
@@ -176,9 +162,10 @@ async def recognised(ask: Questions, base_path: str) -> OwnServer | None:
 
 def _servers(base_path: str) -> tuple[OwnServer, ...]:
     """The kinds of servers in the order in which they are tried: KoboldCpp serves Ollama's paths as well."""
+    asked_by_name = partial(OwnServer, by_name=True, lists_loaded=False)
     if base_path.startswith("/engines"):
         path, sign = "/engines/_configure?model=", (f"{base_path}/models", bool)
-        return (ByName("Docker Model Runner /engines/_configure", path, answers.docker_window, sign=sign),)
+        return (asked_by_name("Docker Model Runner /engines/_configure", path, answers.docker_window, sign=sign),)
     root = base_path.removesuffix("/v1")
     props, by_name = f"{root}/props", f"{root}/props?autoload=false&model="
     length, loaded = f"{root}/api/extra/true_max_context_length", f"{root}/api/ps"
@@ -188,6 +175,6 @@ def _servers(base_path: str) -> tuple[OwnServer, ...]:
         Ollama("Ollama /api/ps", loaded, answers.ollama_loaded, answers.OLLAMAS_OWN, by_name=True, sign=is_ollama),
         OwnServer("LM Studio /api/v1/models", f"{root}/api/v1/models", answers.lm_studio_v1),
         OwnServer("LM Studio /api/v0/models", f"{root}/api/v0/models", answers.lm_studio_v0),
-        ByName("llama.cpp /props", by_name, answers.llama_cpp_window, sign=is_router),
+        asked_by_name("llama.cpp /props", by_name, answers.llama_cpp_window, sign=is_router),
         OwnServer("llama.cpp /props", props, answers.llama_cpp_window),
     )
