@@ -31,11 +31,13 @@ tasks have all three in common."""
 
 
 class LastSent(Struct, weakref=True):
-    """The messages that were last sent upstream in one conversation. Its turns share this object; each records its own
-    sends."""
+    """The messages that were last sent upstream in a conversation, as of one of its turns; all plans of a turn share
+    this object."""
 
     messages: tuple[Message, ...] | None = None
     """None before the first send."""
+    before: tuple[Message, ...] | None = None
+    """Those of the turn before; None also once they are not needed."""
     conversation: str = ""
     """Its name; empty until it is needed."""
 
@@ -103,7 +105,7 @@ class Planned(Struct, eq=False):
     reply_tokens: int | None
     """The new limit of the reply, if it must be lowered."""
     last_sent: LastSent = field(default_factory=LastSent)
-    """Sent before in this conversation; the same object for all its remembered turns."""
+    """Sent last in this conversation; plans for another send of the request have the same object."""
     resolved: Resolved = field(default_factory=dict)
     """Results for the references in the messages."""
     lookup_seconds: float = 0.0
@@ -148,6 +150,7 @@ class Planned(Struct, eq=False):
         """Take out its content, for `put_back`."""
         content: _Content = (self.request, self.plan, self.resolved)
         self._last_sent = weakref.ref(self.last_sent)  # as long as the conversation is remembered
+        self.last_sent.before = None
         self.request, self.resolved, self.progress = self.request.outline(), {}, None
         self.plan = structs.replace(self.plan, edits=(), sent=(), artifacts=(), largest=())
         self.last_sent = LastSent(conversation=self.last_sent.conversation)

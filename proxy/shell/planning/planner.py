@@ -23,7 +23,7 @@ from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, one_by_one, resolving
 from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_under
-from proxy.shell.planning.planned import Planned
+from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.references import Resolver
 from proxy.shell.resources import in_thread
 from proxy.wire import Request, Wire, mended, repaired, value_in
@@ -156,7 +156,9 @@ class Planner:
             text = say(HISTORY, "lacking", self._pipelines.language)
             request = repaired(wire, request, refusal.upstream_message, text)
         terms = terms._replace(repairs=None)
-        return self.made(wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
+        made = self.made(wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
+        made.last_sent = planned.last_sent
+        return made
 
     def note_healed(self, refused: Planned, healed: Planned, kind: VerdictKind) -> None:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
@@ -173,7 +175,7 @@ class Planner:
         if match is not None and not healed.request.ends:
             # No turn can continue from the repaired request, and none must from this one.
             self._memory.forget(match.known)
-        self._memory.remember(structs.replace(healed, last_sent=refused.last_sent), match)
+        self._memory.remember(copy.copy(healed), match)
 
     def _repairs(self, request: Request, tenant: str) -> tuple[tuple[VerdictKind, int], ...]:
         """The repairs that the upstream's refusals have taught, each with the value that was stated."""
@@ -210,7 +212,9 @@ class Planner:
         received = known.shared_messages if planned.reading is None else planned.reading.received
         reading = Reading(received, may_cut=may_cut, accepted_tokens=accepted_tokens)
         made, terms = partial(self.made, reading=reading), planned.inputs.terms
-        return await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, known)
+        further = await in_thread(made, planned.wire, request, planned.tenant, terms, planned.resolved, known)
+        further.last_sent = planned.last_sent
+        return further
 
     def page_bytes(self, planned: Planned) -> int:
         """How many bytes all results of the proxy's own tool may hold at a time in a response to this."""
@@ -276,7 +280,8 @@ class Planner:
                 others = {index: message for index, (earlier, message) in pairs if message is not earlier}
         planned = self.made(wire, request, tenant, Terms(access, tools), resolved, match, others)
         if match is not None and goes_on:
-            planned.last_sent = match.known.last_sent
+            former = match.known.last_sent
+            planned.last_sent = LastSent(former.messages, former.messages, former.conversation)
         return planned
 
     def made(

@@ -151,7 +151,7 @@ class Relay:
         if planned is not None:
             record.mode = "observe"
             self._recorder.plan_made(record, planned)
-        came.kept.hold(*((came.received, record) if planned is None else (came.received, planned, record)))
+        came.kept.hold(came.received, *filter(None, [planned]))
         response = await self._send(came.target, headers, Outgoing(came.received.body, came.kept.rest), record)
         if planned is None:
             return Served(response)
@@ -256,7 +256,7 @@ class Relay:
     ) -> PeekedResponse:
         """The response to a send, read as far as needed to judge it; meanwhile the client may have its beginning,
         unless an earlier response still stands. Raises UpstreamError."""
-        pending.came.kept.hold(pending.came.received, planned, record)
+        pending.came.kept.hold(pending.came.received, planned)
         headers, body = pending.rendered(cure, planned)
         outgoing = Outgoing(body, pending.came.kept.rest)
         del body  # its response may take minutes

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from proxy.core.compaction import Budget, in_model_tokens
-from proxy.core.conversation import Message, MessageReport
+from proxy.core.conversation import MessageReport
 from proxy.core.overflow import AttemptKind, Counted, Cure, VerdictKind
 from proxy.errors import (
     ClientError,
@@ -30,7 +30,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.shell.planning import LastSent, Planned, name_of_conversation, share_kept
+from proxy.shell.planning import Planned, name_of_conversation, share_kept
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -131,8 +131,6 @@ class _Progress:
     """The messages of its last plan by our estimate; they do not hold its body."""
     budget: Budget
     """Of its last plan."""
-    _last_sent: LastSent | None
-    _sent_before: tuple[Message, ...] | None
     __slots__ = tuple(__annotations__)
 
 
@@ -244,9 +242,6 @@ class RequestRecord(_Progress):
     tool: str = ""
     """The tool of most of its results."""
 
-    held_bytes: ClassVar[int] = 0
-    """Its messages are held, and counted, by its plan."""
-
     def __init__(self, request_id: str, started: float, planned: Planned | None = None) -> None:
         self.request_id, self.started, self.planned = request_id, started, planned
         self.outcome, self.status = RequestOutcome.ANSWERED, 0
@@ -254,7 +249,6 @@ class RequestRecord(_Progress):
         self.body_bytes = self.sent_bytes = self.answer_bytes = 0
         self.received = self.sent = self.answered = self.verdict = self.parent = None
         self.is_clients_doing = False
-        self._last_sent = self._sent_before = None
         self.reports, self.budget = (), _NO_BUDGET
 
     @classmethod
@@ -284,15 +278,10 @@ class RequestRecord(_Progress):
         self.planned = planned
         if not planned.last_sent.conversation:
             planned.last_sent.conversation = name_of_conversation(planned.tenant, planned.request.conversation.messages)
-        if self._last_sent is None:  # a second plan is not part of the conversation
-            self._last_sent = planned.last_sent
-            self._sent_before = planned.last_sent.messages
 
     def note_attempt(self, cure: Cure, planned: Planned) -> None:
         """The request is sent once more."""
         self.attempts += 1
-        if self.planned is not None and not planned.last_sent.conversation:  # a second plan continues no other
-            planned.last_sent.conversation = self.planned.last_sent.conversation
         self.attempt_kind, self.cause, self.planned = cure.kind.value, cure.cause, planned
 
     def note_sent(self, sent_bytes: int) -> None:
@@ -306,20 +295,10 @@ class RequestRecord(_Progress):
             return
         planned, is_original = self.planned, self.is_original
         self.tokens_sent = planned.tokens_before if self.mode == "observe" or is_original else planned.tokens_after
-        if self._last_sent is not None:
-            messages = planned.request.conversation.messages if is_original else planned.plan.sent
-            self._last_sent.messages = messages
-            if self._sent_before:
-                self.prefix_kept = round(share_kept(self._sent_before, messages), 6)
-
-    def set_aside(self) -> object:
-        """Let go of messages while the request waits: what is known of the prefix is known from the send before."""
-        self._last_sent = self._sent_before = None
-        return None
-
-    def put_back(self, _: object) -> None:
-        """Record what is sent now as the conversation's last send, if that is still remembered."""
-        self._last_sent = None if self.planned is None else self.planned.last_sent
+        last = planned.last_sent
+        last.messages = planned.request.conversation.messages if is_original else planned.plan.sent
+        if last.before:
+            self.prefix_kept = round(share_kept(last.before, last.messages), 6)
 
     def note_answer(self, status: int) -> None:
         """The head of the response has arrived."""
@@ -395,7 +374,8 @@ class RequestRecord(_Progress):
             self.refusal = self.verdict.value
         if self.planned is not None:
             self._note_figures(self.planned)
-        self.planned = self._last_sent = self._sent_before = None
+            self.planned.last_sent.before = None
+        self.planned = None
         if self.sent is not None and self.answered is not None:
             self.first_byte_ms = _milliseconds(self.answered - self.sent)
         if self.tokens_sent is not None and self.went_well:
