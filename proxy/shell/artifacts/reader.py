@@ -148,14 +148,12 @@ class ArtifactReader:
 
         Every read begins here: a store that did not respond to it is left alone for a while.
         """
-        self._check_store_responds()
         with self._mapped_errors(is_find=True):
             return await self._finders.run(_WHOLE_SECONDS, partial(self._find, name, tenants, is_use=is_use))
 
     async def newest(self, tenants: Sequence[str | None], beginning: str = "tool_") -> list[str]:
         """The names of the artifacts that these tenants may read (None: all of any tenant), if their names begin like
         this; the last used first. Raises ArtifactError."""
-        self._check_store_responds()
         return await self._run(tenants[-1], lambda _: self._newest(frozenset(tenants), beginning))
 
     async def piece(self, stored: Stored, start: int, stop: int) -> bytes:
@@ -195,7 +193,6 @@ class ArtifactReader:
         """The header, and the page, of a search through artifacts of these names, in order, and through all messages
         that left before those of the first one that holds messages. `total`: number of messages in the conversation.
         Raises ArtifactError."""
-        self._check_store_responds()
         search = query.search
         assert search is not None, "only searches come here"
 
@@ -226,33 +223,33 @@ class ArtifactReader:
             "created": known.created,
         }
 
-    def _check_store_responds(self) -> None:
-        if (why := self._folder.cooldown.why) is not None:
-            raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {why}")
-
     async def _run(self, whose: str | None, work: Callable[[_Reading], Result]) -> Result:
         turns = self._turns.setdefault(whose, asyncio.Semaphore(AT_ONCE))
-        try:
-            async with asyncio.timeout(_WHOLE_SECONDS):
-                await turns.acquire()
-        except TimeoutError:
-            logger().warning("artifact_reading_ended", limit=f"{AT_ONCE} readings at a time")
-            raise ArtifactStoreUnavailable(
-                f"{AT_ONCE} readings for this API key are under way, the most at a time, and take long: repeat this one"
-            ) from None
-        reading = _Reading()
-        try:
-            with self._mapped_errors():
+        with self._mapped_errors():
+            try:
+                async with asyncio.timeout(_WHOLE_SECONDS):
+                    await turns.acquire()
+            except TimeoutError:
+                logger().warning("artifact_reading_ended", limit=f"{AT_ONCE} readings at a time")
+                raise ArtifactStoreUnavailable(
+                    f"{AT_ONCE} readings for this API key are under way, the most at a time, and take long: repeat "
+                    "this one"
+                ) from None
+            reading = _Reading()
+            try:
                 return await self._threads.run(_WHOLE_SECONDS, lambda: work(reading.begun()), turns.release)
-        finally:
-            reading.is_wanted = False
-            if reading.has_ended:
-                logger().warning(
-                    "artifact_reading_ended", artifact=reading.artifact, limit=f"{SEARCH_SECONDS:g} seconds"
-                )
+            finally:
+                reading.is_wanted = False
+                if reading.has_ended:
+                    logger().warning(
+                        "artifact_reading_ended", artifact=reading.artifact, limit=f"{SEARCH_SECONDS:g} seconds"
+                    )
 
     @contextlib.contextmanager
     def _mapped_errors(self, *, is_find: bool = False) -> Iterator[None]:
+        """Around every use of the store, which is not asked while it is left alone."""
+        if (why := self._folder.cooldown.why) is not None:
+            raise ArtifactStoreUnavailable(f"{_NO_ANSWER}: {why}")
         try:
             yield
         except FileNotFoundError:
