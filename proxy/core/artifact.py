@@ -48,6 +48,11 @@ class Artifact:
         object.__setattr__(self, "hash", named[:HASH_CHARACTERS])
 
 
+def digest_of(content: bytes) -> str:
+    """The digest in the name of an artifact with this content."""
+    return hashlib.sha256(content).hexdigest()[:DIGEST_CHARACTERS]
+
+
 def beginning_of(tool: str) -> str:
     """Prefix of the names of a tool's artifacts; of no tool: those of messages.
 

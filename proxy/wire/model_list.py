@@ -81,7 +81,7 @@ class ModelLimits(Struct, frozen=True):
     """The kinds of input that it reads."""
     unstated: frozenset[Modality] | None = None
     """The kinds about which the source says nothing, although it states `modalities`."""
-    refused: frozenset[Modality] | None = None
+    refused: frozenset[str] | None = None
     """The kinds of input that it was seen to refuse; set only by learning."""
     results_hold_text: bool | None = None
     """Whether media were refused in tool results; set only by learning."""

@@ -344,6 +344,30 @@ def test_a_large_picture_among_many_is_described_and_the_others_stay(build: Any,
     assert upstream.last.measured("images") == 23
 
 
+@pytest.mark.parametrize("api", SEEING)
+@pytest.mark.parametrize(
+    "says",
+    [
+        "Could not process image",
+        "Invalid image data.",
+        "Failed to load image or audio file",
+        "The image data you provided does not represent a valid image.",
+        "The image was specified using the image/png media type, but the image appears to be a image/jpeg image",
+        "Multimodal file size is too large",
+        "absolute aspect ratio must be smaller than 200, got 300.0",
+        "The decoder prompt contains a(n) image item with length 16384, which exceeds the pre-allocated encoder cache "
+        "size 8192.",
+    ],
+)
+def test_one_picture_that_cannot_be_processed_is_described_and_the_others_stay(build: Any, api: str, says: str) -> None:
+    row = Row("image bytes", 200_000, says, pictures(6, large={2: png() + b"\1" * 300_000}))
+    upstream = scripted(row, api)
+    found = played(build(behind=upstream, defaults={}), upstream, row, api)
+    assert set(found.statuses) == {200}, found
+    assert (found.refusals, max(found.sends)) == (1, 2), found
+    assert upstream.last.measured("images") == 5
+
+
 @pytest.mark.parametrize("is_configured", [False, True])
 def test_exchanges_with_screenshots_of_a_computer_go_oldest_first(build: Any, is_configured: bool) -> None:
     upstream = ScriptedModel([Over("images", 4, "request contains {seen} images, exceeding the maximum of {limit}")])

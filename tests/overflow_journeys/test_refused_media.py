@@ -170,8 +170,13 @@ async def test_a_refusal_of_one_image_is_healed_and_says_nothing_of_the_model(st
     stage.model.plays(refusing(400, message), accepting)
     assert (await stage.ask(body)).status == 200
     stage.model.plays(accepting)
-    await stage.ask(body)
-    assert stage.model.bodies == [body]
+    other = asking(image_part(PNG + b"of another"))
+    await stage.ask(other)
+    assert stage.model.bodies == [other]
+    stage.model.plays(accepting)
+    assert (await stage.ask(body)).attempts == "1"
+    is_of_its_place = "role" in message
+    assert (stage.model.bodies == [body]) == is_of_its_place, "what was refused itself is not sent again"
 
 
 async def test_with_learning_off_it_is_healed_each_time(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ NAMES: Final = {
     facts.RATE: "the tokens per minute",
     facts.AT_MOST: "that limit",
     facts.CUT_TO: "the window to which it cuts",
-    facts.REFUSES: "the kinds of media",
+    facts.REFUSES: "the kinds of media, or that one content",
     facts.RESULTS_HOLD_TEXT: "that results hold no media",
     facts.CUT_RESULTS_REFUSED: "that results stay whole",
     facts.REFUSES_OUR_TOOL: "that the tool is refused",

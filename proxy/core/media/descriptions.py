@@ -88,6 +88,8 @@ class OmissionReason(StrEnum):
     TOO_LONG_A_SIDE = "too_long_a_side"
     FORMAT = "format"
     """No model reads this format."""
+    REFUSED = "refused"
+    """The upstream has refused this very content."""
     PLACE = "place"
     """Its message cannot hold it."""
     FORCED = "forced"

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxy.core.artifact import FETCHED, Artifact
+from proxy.core.artifact import FETCHED, Artifact, digest_of
 from proxy.core.content_types import (
     ContentKind,
     MediaType,
@@ -95,8 +95,8 @@ class Routes(Struct, frozen=True):
 
     modalities: frozenset[Modality] | None = None
     """None: unknown."""
-    refused: frozenset[Modality] = frozenset()
-    """Refused by its upstream before, whatever is stated."""
+    refused: frozenset[str] = frozenset()
+    """Kinds, and digests of contents, that its upstream has refused before, whatever is stated."""
     is_strict: bool = False
     """Whether a model is assumed not to read the kinds that are unknown, text excepted."""
     max_bytes: int = MAX_BYTES
@@ -266,6 +266,7 @@ class _Placing:
         is_head = not attachment.is_part and len(self.content) < _HEAD_BYTES and found.mime in _WIDELY_READ
         is_odd = answers[reads] is Route.IMAGE and attachment.shape not in SHAPES and found.mime not in _WIDELY_READ
         refused = (
+            (OmissionReason.REFUSED, bool(self.routes.refused) and digest_of(self.content) in self.routes.refused),
             (OmissionReason.TOO_LARGE, len(self.content) > self._most_bytes),
             (OmissionReason.TOO_MANY_PIXELS, self._has_too_many_pixels),
             (OmissionReason.TOO_LONG_A_SIDE, self._is_too_long),

@@ -75,8 +75,8 @@ class ModelProfile(Struct, frozen=True):
     """The kinds of input that it reads; None: nobody states any."""
     unstated: frozenset[Modality] = frozenset()
     """The kinds about which nobody says anything, although other kinds are stated."""
-    refused: frozenset[Modality] = frozenset()
-    """The kinds of input that its upstream has refused, whatever is stated."""
+    refused: frozenset[str] = frozenset()
+    """The kinds of input, and digests of contents, that its upstream has refused, whatever is stated."""
     results_hold_text: bool = False
     """Whether its upstream has refused media in tool results."""
     refuses_our_tool: bool = False

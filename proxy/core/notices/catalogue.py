@@ -292,6 +292,7 @@ WHY_NOT_SHOWN: Final[Phrases] = {
     "too_many_files": ("There are more files than can be shown at once.", "文件数量超过了可同时显示的上限。"),
     "too_long_a_side": ("A side of it is over the limit of {limit:,} pixels.", "其边长超过了 {limit:,} 像素的上限。"),
     "format": ("Models do not read this format.", "模型不读取此格式。"),
+    "refused": ("The model's server could not process it.", "模型服务器无法处理它。"),
     "place": ("It cannot be shown in this message.", "它无法在此消息中显示。"),
     "forced": (
         "It was decoded as text, which has damaged it: read the file as binary instead.",

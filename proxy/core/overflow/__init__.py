@@ -9,7 +9,7 @@ from __future__ import annotations
 from proxy.core.overflow.attempts import FIRST, Attempt, AttemptKind, Cure, Outcome, Situation, Terms
 from proxy.core.overflow.cures import CURES, MAX_SENDS, Row, best, next_cures, still_stands
 from proxy.core.overflow.goals import ALWAYS_SMALLER, ESTIMATED_SHARE, room_in_rate
-from proxy.core.overflow.lessons import BYTES, HISTORY, SIZE, Lesson, lessons_of
+from proxy.core.overflow.lessons import BYTES, CONTENT, HISTORY, SIZE, Lesson, lessons_of
 from proxy.core.overflow.proofs import images_in, may_be_of_a_cut, window_of_a_cut
 from proxy.core.overflow.refusal import (
     OversizedPlan,
@@ -45,6 +45,7 @@ from proxy.core.overflow.report import (
 __all__ = [
     "ALWAYS_SMALLER",
     "BYTES",
+    "CONTENT",
     "CURES",
     "ESTIMATED_SHARE",
     "FAULTS",

@@ -160,7 +160,7 @@ class Outcome(Struct, frozen=True):
     @property
     def is_over_bytes(self) -> bool:
         """Whether the body was too large, in whatever words. A 413 without any, for a request that is not long for its
-        window, means bytes, too; any other status only if the limit is stated."""
+        window, means bytes, too; any other status only if its words say so of the body."""
         kinds = (VerdictKind.BYTES, VerdictKind.UNKNOWN)
         is_of_bytes = self.status == TOO_LARGE or self.verdict.named is LimitName.BODY
         return is_of_bytes and self.verdict.kind in kinds and not self.verdict.is_suspect

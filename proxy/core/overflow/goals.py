@@ -148,7 +148,7 @@ def fitting_reply(verdict: Verdict, situation: Situation) -> int | None:
 
 def goal_bytes(verdict: Verdict, situation: Situation) -> int | None:
     """Bytes for the next send: under the limit that is stated, or half; None if the body is under every known limit."""
-    if verdict.named is LimitName.BODY and verdict.named_limit < situation.bytes:
+    if verdict.named is LimitName.BODY and 0 < verdict.named_limit < situation.bytes:
         return int(min(verdict.named_limit * _LIMIT_SHARE, situation.bytes * ALWAYS_SMALLER))
     if situation.bytes < LEAST_LIMIT_BYTES:
         return None

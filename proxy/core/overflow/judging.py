@@ -312,7 +312,11 @@ def _of_bytes(verdict: Verdict, evidence: Evidence) -> Verdict:
     stated = stated or [(found, "") for text in texts for found in words.LARGE_NUMBER.findall(text)]
     sizes = [int(float(number.replace(",", "").replace("_", "")) * _IN_BYTES[unit]) for number, unit in stated]
     limit = min((size for size in sizes if size >= _LEAST_BYTES), default=None)
-    return verdict if limit is None else replace(verdict, named=LimitName.BODY, named_limit=limit)
+    if limit is None and evidence.report.status != TOO_LARGE and any(map(words.MEDIA.search, texts)):
+        return replace(verdict, kind=VerdictKind.MEDIA)
+    if limit is None and (evidence.report.status >= 500 or not any(map(words.BODY_TOO_LARGE.search, texts))):
+        return verdict
+    return replace(verdict, named=LimitName.BODY, named_limit=limit or 0)
 
 
 def _bounds_both(figures: Figures) -> bool:

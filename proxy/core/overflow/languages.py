@@ -11,10 +11,10 @@ from typing import Final
 
 _IN_ENGLISH: Final = (
     ("per minute",
-     r"分[間间]?あたり|毎分|분당|в минуту|por minuto|pro minute|par minute|al minuto|mỗi phút"),
+     r"分[間间]?あたり|毎分|분당|в минуту|por minuto|pro minute|par minute|al minuto|mỗi phút|per menit"),
     ("per day",
      r"日(?:あたり|间|の)|本日|毎日|하루|일일|в (?:день|сутки)|(?:суточн|дневн|ежедневн)\w*|por d[ií]a|diari[oa]s?"
-     r"|pro tag|täglich\w*|tages\w+|par jour|quotidien\w*|journali\w+|mỗi ngày|trong ngày|hàng ngày"),
+     r"|pro tag|täglich\w*|tages\w+|par jour|quotidien\w*|journali\w+|mỗi ngày|trong ngày|hàng ngày|per hari|harian"),
     ("per hour", r"时间あたり|시간당|в час|por hora|pro stunde|par heure|mỗi giờ"),
     ("rate limit",
      r"レート(?:制限|リミット)|속도 제한|частот\w* запросов|лимит запросов|l[ií]mite? de (?:tasa|velocidad|frecuencia|"
@@ -23,13 +23,13 @@ _IN_ENGLISH: Final = (
     ("too many requests",
      r"リクエスト(?:数)?が多すぎ|요청이 너무 많|слишком много запросов|demasiadas (?:solicitudes|peticiones)"
      r"|(?:muit|demasiad)[oa]s (?:solicitações|pedidos|requisições)|zu viele anfragen|trop de requêtes"
-     r"|quá nhiều yêu cầu"),
+     r"|quá nhiều yêu cầu|terlalu banyak permintaan"),
     ("concurrent", r"同时(?:実行|接続|リクエスト)|동시|одновременн\w*|simult[aâá]ne\w+|gleichzeitig\w*|đồng thời"),
     ("api key", r"api ?キー|api ?키|api[- ]ключ\w*|ключ\w* api|cl(?:é|ave)s?(?: de(?: la)?)? api|chave(?: d[ea])? api"
      r"|api-schlüssel|khóa api"),
     ("quota",
      r"クォータ|クレジット|残高|利用枠|할당량|크레딧|잔액|квот\w*|баланс\w*|средств|cuotas?|cotas?|saldo|cr[eé]ditos?"
-     r"|crédits?|solde|guthaben|kontingent\w*|hạn mức|hạn ngạch|số dư"),
+     r"|crédits?|solde|guthaben|kontingent\w*|hạn mức|hạn ngạch|số dư|kuota|saldo"),
     ("timed out",
      r"タイムアウト|制限时间|(?:処理|実行|応答|待机|待機)时间|시간(?:이| 제한을?)? ?초과|시간 제한|таймаут\w*|врем\w+ "
      r"(?:ожидания|выполнения|ответа)|лимит времени|tiempo(?: de espera| límite)?|tempo(?: limite| de espera)?"
@@ -54,10 +54,10 @@ _IN_ENGLISH: Final = (
     ("too long",
      r"长(?:すぎ|过ぎ)|너무 ?(?:깁|길|긴)|слишком длинн\w*|demasiad[oa]s? (?:larg[oa]s?|extens[oa]s?)"
      r"|(?:muito|demasiado) (?:long[oa]s?|extens[oa]s?)|zu lang\w*|troppo lung\w+|trop long(?:ue)?s?|quá dài"
-     r"|te lang|příliš dlouh\w*"),
+     r"|te lang|příliš dlouh\w*|terlalu panjang"),
     ("too large",
      r"大き(?:すぎ|过ぎ)|너무 ?(?:큽|크|큰)|слишком (?:больш|велик)\w*|demasiad[oa]s? grandes?|muito grandes?"
-     r"|zu groß\w*|trop (?:grande?|volumineu\w+)s?|quá lớn"),
+     r"|zu groß\w*|trop (?:grande?|volumineu\w+)s?|quá lớn|terlalu besar"),
     ("too many tokens",
      r"トークン(?:数)?が多すぎ|토큰이 너무 많|слишком много токенов|demasiados tokens|(?:muito|demasiado)s tokens"
      r"|tokens demais|zu viele tokens|trop de (?:jetons|tokens)|quá nhiều token\w*"),
@@ -69,11 +69,11 @@ _IN_ENGLISH: Final = (
      r"|(?:ne prend |n'est |ne sont )?pas (?:pris(?:es?)? )?en charge|không hỗ trợ|non supporta(?:to|ti|te)?"),
     ("context",
      r"コンテキスト|コンテクスト|文脈|컨텍스트|콘텍스트|문맥|контекст\w*|contextos?|kontext\w*"
-     r"|contextes?|contest[oi]|kontekst[lv]\w+|ngữ cảnh"),
+     r"|contextes?|contest[oi]|konteks(?:t[lv]\w+)?|ngữ cảnh"),
     ("prompt", r"プロンプト|프롬프트|промпт\w*|промт\w*|eingabeaufforderung\w*"),
     ("input", r"入力|입력|(?:ввод|вход)\w*|entradas?|eingaben?|entrées?|đầu vào"),
     ("messages",
-     r"メッセージ|메시지|сообщени\w*|mensajes?|mensage(?:m|ns)|messagg[io]|nachricht(?:en)?|tin nhắn|thông điệp"),
+     r"メッセージ|메시지|сообщени\w*|mensajes?|mensage(?:m|ns)|messagg[io]|nachricht(?:en)?|tin nhắn|thông điệp|pesan"),
     ("conversation",
      r"대화|диалог\w*|разговор\w*|беседы|conversaci[oó]n|conversa(?:ç|c)[aã]o|conversa|unterhaltung|gespräch\w*"
      r"|cuộc trò chuyện|hội thoại"),
@@ -89,11 +89,12 @@ _IN_ENGLISH: Final = (
     ("exceeds",
      r"超え|オーバー|초과|넘었|넘습|넘어|넘는|превы(?:ша|си|ше)\w*|больше|exced\w+|excéd\w+"
      r"|super(?:a|an|ó|ado|ada|ou)|sobrepas\w+|ultrapass\w+|überschr\w+|übersteig\w*|dépass\w*|excèd\w*|vượt(?: quá)?"
-     r"|overschr\w+|overskr\w+|överskr\w+|překroč\w+"),
+     r"|overschr\w+|overskr\w+|överskr\w+|překroč\w+|melebihi"),
     ("is full", r"満杯|いっぱい|가득|переполнен\w*|llen[oa]s?|chei[oa]s?|(?:ist )?voll|pleine?|đã đầy"),
     ("maximum", r"최대|максимал\w*|максимум\w*|máxim[oa]s?|massim[oaie]|maximal\w*|höchst\w*|tối đa"),
     ("limit",
-     r"制限|한도|제한|한계|лимит\w*|предел\w*|ограничени\w*|límites?|limites?|grenze\w*|begrenzung|giới hạn"),
+     r"制限|한도|제한|한계|лимит\w*|предел\w*|ограничени\w*|límites?|limites?|grenze\w*|begrenzung|giới hạn"
+     r"|batas(?:an)?"),
     ("reduce",
      r"短く|短縮|短缩|減ら|削減|줄여|줄이|줄일|сократ\w*|уменьш\w*|reduz\w+|reduc[ai]\w*|acort\w+|encurt\w+|riduc\w+|ridurre|accorci\w+|kürz\w+"
      r"|verkürz\w+|rédui\w+|raccourci\w+|rút ngắn|giảm"),

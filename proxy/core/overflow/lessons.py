@@ -17,6 +17,8 @@ HISTORY: Final = "history"
 """A lesson about this conversation alone: its history holds what was refused."""
 BYTES: Final = "bytes"
 """The size of the body that was refused."""
+CONTENT: Final = "content"
+"""One content of the request, not media of its kind."""
 SIZE: Final = "size"
 """The size of the prompt that was accepted."""
 
@@ -25,7 +27,7 @@ class Lesson(NamedTuple, Generic[AnyAttempt]):
     """One thing that a history has taught."""
 
     about: str
-    """`HISTORY`, `BYTES`, `SIZE`, or the name of a fact, or its beginning."""
+    """`HISTORY`, `BYTES`, `CONTENT`, `SIZE`, or the name of a fact, or its beginning."""
     refused: AnyAttempt
     sent: AnyAttempt
     """What the upstream has accepted instead, or refused for another reason."""
@@ -80,6 +82,13 @@ _TAUGHT: Final[Sequence[tuple[AttemptKind, str, Callable[[Verdict, bool], bool]]
         AttemptKind.WITHOUT_MEDIA,
         facts.REFUSES,  # under a condition, too: it is believed the second time
         lambda refusal, _: refusal.refuses_model and (refusal.is_conditional or not refusal.refuses_in_results),
+    ),
+    (
+        AttemptKind.WITHOUT_MEDIA,
+        CONTENT,
+        lambda refusal, is_accepted: (
+            is_accepted and not (refusal.refuses_model or refusal.refuses_in_results or refusal.is_conditional)
+        ),
     ),
     (
         AttemptKind.WITHOUT_TOOL,

@@ -188,7 +188,7 @@ class Verdict(Figures, frozen=True):
     named: LimitName | None = None
     """The limit besides the window that it names, with a number."""
     named_limit: int = 0
-    """That number."""
+    """That number; 0 for a body that is too large by words alone."""
     named_seen: int | None = None
     """What the request has of it, if that is stated."""
     evidence: str = ""
@@ -200,7 +200,7 @@ class Verdict(Figures, frozen=True):
     def stated(self) -> tuple[str, int | None, int | None]:
         """The name of what is refused, its limit, and what the request has of it; None where it does not say."""
         if self.named is not None:
-            return self.named.value, self.named_limit, self.named_seen
+            return self.named.value, self.named_limit or None, self.named_seen
         return self.kind.value, self.limit, self.largest_size
 
     @property

@@ -416,6 +416,11 @@ BYTES: Final = _any(
 REQUEST_TOO_LARGE: Final = _any("request (?:entity |size |is )?too large", "request_too_large", "请求过大")
 """Bytes, unless the sentence names a prompt: `request too large, please shorten the conversation`."""
 STATED_BYTES: Final = re.compile(r"([0-9][0-9,_]{0,14}(?:\.[0-9]{1,3})?) ?(?:bytes?\b|([kmg])i?b\b)")
+BODY_TOO_LARGE: Final = re.compile(
+    r"\b(?:body|payload|request size)\b[^.]{0,40}(?:too large|exceed)|\bexceed\w*[^.]{0,30}\b(?:body|payload)\b"
+)
+"""Go's `http: request body too large` and Django's `Request body exceeded settings.DATA_UPLOAD_MAX_MEMORY_SIZE.`, with
+a 400; Kong's `Request size limit exceeded`, with a 417."""
 LARGE_NUMBER: Final = re.compile(r"(?<![0-9.,])([1-9][0-9]{5,10})(?![0-9])")
 """A size in bytes without the word: Kimi's `total message size 4394912 exceeds limit 2097152`, gRPC's `received message
 larger than max (4718592 vs. 4194304)`."""
@@ -426,13 +431,16 @@ messages or completion. Current length is 50000 while limit is 40000`."""
 
 MEDIA: Final = _any(
     "images?", "image_urls?", "image input", "audio", "input_audio", "videos?", "video_url", "vision", "visual",
-    "multi-?modal(?:ity)?", "files?", "pdfs?", "documents?", "attachments?", "modalit(?:y|ies)", "mmproj", "图片",
-    "图像", "音频", "视频", "文件", "多模态", "视觉",
+    "multi-?modal(?:ity)?", "aspect ratio", "files?", "pdfs?", "documents?", "attachments?", "modalit(?:y|ies)",
+    "mmproj", "图片", "图像", "音频", "视频", "文件", "多模态", "视觉",
 )  # fmt: skip
 UNSUPPORTED: Final = _any(
     "(?:not|[a-z]{2,6}n't) (?:a |an |yet |currently )?(?:support(?:ed|s)?|multi-?modal|accept(?:ed)?|"
     "allowed|enabled|available|a vision|handle|process)",
-    "unsupported", "cannot (?:process|handle|accept|read|take)", "no endpoints? found",
+    "unsupported", "cannot (?:process|handle|accept|read|take|identify)", "no endpoints? found",
+    "(?:unable|failed) to (?:process|decode|load|read|open|parse|identify)", "(?:not|n't) (?:represent )?(?:a )?valid",
+    "invalid (?:image|audio|video|pdf|document)s?", "do(?:es)? not meet", "media type, but", "password[- ]protected",
+    "aspect ratio must", "encoder cache",
     "only (?:supports?|accepts?) (?:text|string)", "only supported by", "unknown variant", "not a multi-?modal",
     "text[- ]only", "unrecogni[sz]ed", "does not have vision", "lacks?", "no support",
     "must be (?:a |')?(?:text|string)", "only '?text'? is (?:allowed|supported|accepted)", "only allowed for",
@@ -462,7 +470,9 @@ ALLOWED_MEDIA: Final = re.compile(
 Supported values are: 'text', …`. It is searched once per text, and only if a sentence refuses media."""
 ONE_CONTENT: Final = re.compile(
     r"\bformats?\b|\bmime\b|media type|\bvalid\b|identify|decod|download|corrupt|"
-    r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|格式|下载|解码"
+    r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|(?:could not|unable to) process\b|"
+    r"(?:unable|failed) to (?:load|open|process (?:the )?(?:image|audio|video|file))\b|"
+    r"\binvalid (?:image|audio|video|pdf|document)|\baspect\b|restriction|encoder cache|\bprotected\b|格式|下载|解码"
 )
 """Pillow's `cannot identify image file`, OpenAI's `one of the following formats: ['png', 'jpeg', 'gif', 'webp']`."""
 CONDITION: Final = re.compile(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from proxy.core.compaction import MAX_RESERVED_REPLY_TOKENS, REPLY_SHARE
-from proxy.core.models import Certainty, Key, Lesson, Lessons, Modality, Rows, Search, facts
+from proxy.core.models import Certainty, Key, Lesson, Lessons, Rows, Search, facts
 from proxy.wire import LARGEST_TOKENS, MAX_NAME_CHARS, ModelLimits
 
 Contents: TypeAlias = dict[str, list[tuple[Key, Lesson]]]
@@ -43,7 +43,7 @@ def limits_of(found: Lessons) -> tuple[ModelLimits, str]:
         window_tokens=window if search is None else _window_around(search),
         input_tokens=size(facts.INPUT) if search is None else search.guess,
         input_chars=size(facts.CHARS),
-        refused=frozenset(kind for kind in Modality if f"{facts.REFUSES}{kind}" in found) or None,
+        refused=frozenset(name.removeprefix(facts.REFUSES) for name in found if name.startswith(facts.REFUSES)) or None,
         results_hold_text=facts.RESULTS_HOLD_TEXT in found or None,
         refuses_our_tool=facts.REFUSES_OUR_TOOL in found or None,
         refuses_cut_results=facts.CUT_RESULTS_REFUSED in found or None,

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 from proxy.config import Settings
 from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
+from proxy.core.artifact import digest_of
 from proxy.core.compaction import BudgetRules, budget_for
-from proxy.core.conversation import Message, unpaired
+from proxy.core.conversation import Message, Reason, unpaired
 from proxy.core.media import bytes_of_images, bytes_of_media, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
@@ -51,6 +52,8 @@ _LEFT_BY_AN_EXCESS: Final = 0.1
 the excess nearly all of the prompt."""
 _ROUND: Final = (64, 100)
 """Reply limits of models are multiples of one of these."""
+_MOST_REFUSED: Final = 32
+"""Contents that one refusal may be about."""
 _OTHERWISE: Final = {VerdictKind.TEXT_CONTENT: VerdictKind.MEDIA, VerdictKind.SAME_IDS: VerdictKind.PAIRING}
 """What words about a fault mean where no message has it: parts that are no texts, several results of one call."""
 _FEW_IMAGES: Final = 0.05
@@ -238,6 +241,8 @@ class Judge:
             case core.BYTES:
                 most = refusal.named_limit or (refused.plan.after.bytes + sent.plan.after.bytes) // 2
                 learning.learn(model, {f"{facts.AT_MOST}{LimitName.BODY}": most}, tenant)
+            case core.CONTENT:
+                learning.learn(model, {f"{facts.REFUSES}{digest}": 1 for digest in _newest_media(sent)}, tenant)
             case core.SIZE:
                 learning.note_passed(model, sent.tokens_after, tenant, is_first=False)
             case facts.SEARCH:
@@ -340,6 +345,16 @@ def _is_left_by_a_window(reply_tokens: int, refused: Planned) -> bool:
     known = refused.inputs.profile.at_most.get(LimitName.REPLY)
     is_round = any(reply_tokens % step == 0 for step in _ROUND)
     return known is not None and reply_tokens < known and not is_round
+
+
+def _newest_media(described: Planned) -> set[str]:
+    """The digests of media that a plan describes behind the model's last message, or of all: what an upstream cannot
+    process came last, or else it would have been refused before."""
+    edits = [one for one in described.plan.edits if one.reason is Reason.ROUTE_MEDIA and one.artifact is not None]
+    messages = described.request.conversation.messages
+    last = max((index for index, one in enumerate(messages) if one.role == "assistant"), default=-1)
+    newest = [one for one in edits if one.message is not None and one.message > last] or edits
+    return {digest_of(one.artifact.content) for one in newest[:_MOST_REFUSED] if one.artifact is not None}
 
 
 def _encoded_sizes(messages: Sequence[Message]) -> set[int]:

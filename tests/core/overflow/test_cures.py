@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from proxy.core.models import LimitName, Modality, Search, facts
 from proxy.core.overflow import (
     BYTES,
+    CONTENT,
     CURES,
     FIRST,
     HISTORY,
@@ -462,7 +463,7 @@ HISTORIES = [
     ([OF_SEALS, BROKEN], ["history"], 0, []),
     ([OF_PAIRS, ACCEPTED], ["history"], 1, [(HISTORY, 1)]),
     ([OF_PAIRS, OF_PAIRS], ["history"], 1, []),
-    ([OF_PAIRS, OF_MEDIA, ACCEPTED], ["history", "media"], 2, []),
+    ([OF_PAIRS, OF_MEDIA, ACCEPTED], ["history", "media"], 2, [(CONTENT, 2)]),
     ([NO_JSON, ACCEPTED], ["cut_results"], 1, [(facts.CUT_RESULTS_REFUSED, 1)]),
     ([OF_A_FIELD, ACCEPTED], ["our_tool"], 1, [(facts.REFUSES_OUR_TOOL, 1)]),
     ([OF_A_FIELD, OF_A_FIELD, ACCEPTED], ["our_tool"], 1, []),

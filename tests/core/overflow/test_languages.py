@@ -41,6 +41,7 @@ TOO_LONG = [
     *("Đã vượt quá độ dài ngữ cảnh tối đa. Vui lòng rút ngắn tin nhắn.", "Nội dung quá dài"),
     *("超出上下文长度限制", "超出上下文長度上限，請縮短訊息。"),
     "Das Kontextfenster ist voll",
+    *("Panjang konteks melebihi batas model. Harap persingkat pesan.", "Pesan terlalu panjang"),
 ]
 ANOTHER_REASON = [
     *("レート制限を超えました。しばらくしてから再試行してください。", "1分あたりのトークン数の上限を超えました"),
@@ -52,6 +53,7 @@ ANOTHER_REASON = [
     *("Превышен лимит запросов", "Слишком много запросов", "Превышен лимит токенов в минуту", "Превышена квота"),
     *("Размер файла превышает допустимый", "Превышено время ожидания ответа", "Изображение слишком большое"),
     "Суточный лимит токенов превышен",
+    *("Terlalu banyak permintaan, batas per menit terlampaui", "Kuota melebihi batas"),
     *("Se superó el límite de solicitudes", "Demasiadas solicitudes", "Ha superado su cuota"),
     *("La imagen es demasiado grande", "El archivo supera el tamaño máximo", "Tiempo de espera superado"),
     *("Límite de tokens por minuto superado", "El nombre de la herramienta es demasiado largo"),
