@@ -12,6 +12,8 @@ class NotingSocket(asyncio.Transport):
         self.is_closed = self.is_ended = self.is_paused = False
 
     def write(self, data):
+        if self.is_ended:
+            raise RuntimeError("write after write_eof, as asyncio and uvloop say")
         self.sent.append(bytes(data))
 
     def writelines(self, list_of_data):

@@ -91,10 +91,12 @@ class Connection(HttpToolsProtocol):
 
     def close(self) -> None:
         """End the connection behind a response: at once, or with time to read it if its request is still arriving."""
-        if self._is_in_body and self.cycle is self._served:
-            self._end(b"")
-        else:
+        if not (self._is_in_body and self.cycle is self._served):
             self.transport.close()
+        elif self.cycle.response_complete:
+            self._refusal = b""  # it ends in `on_response_complete`, which follows
+        else:
+            self._end(b"")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's own
         most, waiting = self._all.max_connections, self._all.waiting

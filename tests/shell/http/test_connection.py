@@ -68,6 +68,21 @@ async def test_a_server_that_stops_ends_the_connection_with_the_response():
     assert socket.is_closed
 
 
+async def test_a_response_that_ends_its_connection_within_its_request_is_whole_and_can_be_read():
+    ended = list[str]()
+
+    async def app(_, __, send):
+        await send({**HEAD, "headers": [*HEAD["headers"], (b"connection", b"close")]})
+        await send({"type": "http.response.body", "body": b"body"})
+        ended.append("as it should")
+
+    request = b"POST / HTTP/1.1\r\nhost: here\r\ncontent-length: 100\r\n\r\nhalf"
+    connection, socket = await _served(app, request)
+    assert (ended, b"".join(socket.sent)[-4:]) == (["as it should"], b"body")
+    assert (socket.is_ended, socket.is_closed) == (True, False)
+    connection.connection_lost(None)
+
+
 async def test_a_lost_connection_is_reported_to_the_request_under_way_also_if_others_wait_behind_it():
     reported = list[str]()
 
