@@ -73,12 +73,17 @@ async def test_a_client_that_leaves_frees_the_upstream_at_once(line, begin, prox
         assert (await proxy.logged(event="request_done", request_id=name))["outcome"] == "client_left"
 
 
+@pytest.mark.parametrize("begin", [b"", BEGUN], ids=["before the head", "in the middle"])
 @pytest.mark.parametrize("framing", ["content-length: 100", "transfer-encoding: chunked"])
-async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstream_at_once(framing, proxy, connect):
-    serving = Serving(begin=b"")
+async def test_a_client_that_leaves_in_the_middle_of_its_upload_frees_the_upstream_at_once(
+    framing, begin, proxy, connect
+):
+    serving = Serving(begin)
     async with SocketServer(serving, proxy.upstream_port), connect(proxy) as client:
         client.ask("POST /v1/files", None, framing)
         client.writer.write(chunk(b"half"))
+        if begin:
+            await client.head()
         await soon(serving.taken.wait())
         client.writer.close()
         await soon(serving.closed.wait())

@@ -17,7 +17,7 @@ import aiohttp
 from yarl import URL
 
 from proxy.config import UpstreamSettings
-from proxy.errors import LoopDetected, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import ClientError, LoopDetected, ProxyError, UpstreamTimeout, UpstreamUnreachable
 from proxy.shell.upstream.connections import Connector
 from proxy.shell.upstream.requests import Outgoing, Request, Upload, framing_of, head_of
 from proxy.shell.upstream.responses import FAILURES, HOP_BY_HOP, Headers, Response, UpstreamResponse, cause, end_to_end
@@ -90,16 +90,14 @@ class Upstream:
         path = self._to_proxy + _escaped(target if isinstance(target, WholePath) else self.base_path + target)
         fields = [*self._own, *end_to_end(headers, _NOT_SENT), *framing_of(method, headers, body)]
         limit = self.settings.first_byte_timeout_seconds
-        upload = None
         try:
             async with asyncio.timeout(limit) as wait:
                 upload = Upload(head_of(method, path, fields), body, wait, limit)
                 response = await (self._session or self._open()).request(
                     method, self._url, data=upload, allow_redirects=False, proxy=self._proxy
                 )
+                upload.response = response
         except FAILURES as error:
-            if upload is not None and upload.failure is not None:
-                raise upload.failure from None
             raise self._failed(error) from None
         assert isinstance(response, Response), "as the session was told"
         if response.status not in _STATUSES:
@@ -109,8 +107,10 @@ class Upstream:
             )
         return UpstreamResponse.of(response, self.where, self.settings.idle_timeout_seconds)
 
-    def _failed(self, error: Exception) -> UpstreamTimeout | UpstreamUnreachable:
+    def _failed(self, error: Exception) -> ProxyError:
         """The proxy's error for what the HTTP client raised before there was a response."""
+        if isinstance(error.__cause__, ClientError):  # the body broke off
+            return error.__cause__
         if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
             self._connector.clear_dns_cache()  # the name may have moved
         if isinstance(error, aiohttp.ConnectionTimeoutError):

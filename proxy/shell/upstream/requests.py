@@ -65,9 +65,10 @@ def framing_of(method: str, headers: Headers, body: Outgoing | AsyncIterator[byt
 
 
 class Upload(aiohttp.Payload):
-    """A request's head and its body. Remembers why the body broke off: the HTTP client only reports that it did."""
+    """A request's head and its body."""
 
-    failure: ClientError | None = None
+    response: aiohttp.ClientResponse | None = None
+    """Set once its head is there: the body may go on behind that."""
 
     def __init__(
         self, head: bytes, body: Outgoing | AsyncIterator[bytes] | None, wait: asyncio.Timeout, seconds: float
@@ -87,24 +88,26 @@ class Upload(aiohttp.Payload):
     async def write(self, writer: AbstractStreamWriter) -> None:
         """Write the body as fast as the upstream takes it."""
         if isinstance(self.body, Outgoing):
-            self._wait_for_upstream()
+            self._end_wait_after(self.seconds)
             await self.body.write_to(writer)
             return
         assert self.body is not None, "else the head is all there is"
         try:
-            self.wait.reschedule(None)
+            self._end_wait_after(None)
             async for piece in self.body:
-                self._wait_for_upstream()
+                self._end_wait_after(self.seconds)
                 await writer.write(piece)
-                self.wait.reschedule(None)
-        except ClientError as error:
-            self.failure = error
+                self._end_wait_after(None)
+        except ClientError as error:  # which `send` reports, too
+            if self.response is not None:
+                self.response.content.set_exception(error)
             raise
-        self._wait_for_upstream()
+        self._end_wait_after(self.seconds)
 
-    def _wait_for_upstream(self) -> None:
-        """Begin to count the upstream's time."""
-        self.wait.reschedule(asyncio.get_running_loop().time() + self.seconds)
+    def _end_wait_after(self, seconds: float | None) -> None:
+        """Count the upstream's time from now on, or none as long as the client's runs."""
+        if self.response is None:
+            self.wait.reschedule(None if seconds is None else asyncio.get_running_loop().time() + seconds)
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Not asked for: only `write` is called."""

@@ -122,6 +122,29 @@ async def test_a_streamed_upload_is_taken_only_as_fast_as_the_upstream_reads():
     assert 0 < taken < 20_000_000
 
 
+async def test_an_upload_goes_on_behind_the_beginning_of_its_response():
+    begun, received = asyncio.Event(), list[bytes]()
+
+    async def pieces():
+        yield b"a"
+        await begun.wait()
+        for piece in (b"b", b"c"):
+            yield piece
+
+    async def script(connection):
+        await connection.head()
+        received.append(await connection.reader.readuntil(b"a\r\n"))
+        await connection.send(CHUNKED + chunk(b"begun "))
+        received.append(await connection.reader.readuntil(LAST_CHUNK))
+        await connection.send(chunk(b"whole") + LAST_CHUNK)
+
+    async with SocketServer(script) as scripted, opened(scripted.base_url) as upstream:
+        response = await upstream.send("POST", b"/x", [], pieces())
+        begun.set()
+        assert await whole(response) == b"begun whole"
+    assert b"".join(received) == chunk(b"a") + chunk(b"b") + chunk(b"c") + LAST_CHUNK
+
+
 def through(monkeypatch, proxy):
     for name in ("HTTP_PROXY", "http_proxy"):
         monkeypatch.setenv(name, proxy)
