@@ -387,16 +387,17 @@ class Reply(Protocol):
 
 def repaired(wire: Wire, request: Request, refusal: str, lacking: str) -> Request:
     """The request with a history whose calls and results pair up: results that lack are added, results of no call are
-    left out, and nothing else changes. `refusal`: the upstream's words, which name the call if only the upstream
-    has it; `lacking`: the text of a result that lacks."""
+    left out, and nothing else changes; the same object if it had nothing of that. `refusal`: the upstream's words,
+    which name the call if only the upstream has it; `lacking`: the text of a result that lacks."""
     if request.shape.is_whole:
         found = unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat)
-        if not found:  # the reasoning lacks, which a rendered request does not need
-            return replace(request, healed=(0,))
+        if not found:  # a rendered request does not need the reasoning that lacks
+            return replace(request, healed=(0,)) if wire.lacks_reasoning(request) else request
         return request.repaired(
             found,
             lambda message, call: wire.message(wire.missing_result(message, call, lacking)),
         )
-    result = wire.result(OwnCall(wire.unanswered_in(refusal), ""), lacking)
-    continued = wire.continued_from(request, wire.continues(request), [result])
-    return replace(continued, healed=(0,))
+    name, call_id = wire.continues(request), wire.unanswered_in(refusal)
+    if not (name and call_id):
+        return request
+    return replace(wire.continued_from(request, name, [wire.result(OwnCall(call_id, ""), lacking)]), healed=(0,))

@@ -18,7 +18,7 @@ from proxy.core.compaction import Pipeline, Plan, Progress, Reading, clamped_rep
 from proxy.core.conversation import Message, Reason, Reference, Resolved, Size, references_in
 from proxy.core.models import LimitName, facts
 from proxy.core.notices import BY_HASH, HISTORY, UNNAMED, ArtifactAccess, say
-from proxy.core.overflow import FAULTS, Terms, VerdictKind
+from proxy.core.overflow import FAULTS, Terms, Verdict, VerdictKind
 from proxy.shell.models import SMALL_BODY_BYTES, ModelResolver
 from proxy.shell.planning.memory import ConversationMemory, Match, RefusedHistories
 from proxy.shell.planning.pipelines import Pipelines, one_by_one, resolving
@@ -145,20 +145,24 @@ class Planner:
         return structs.replace(refused, inputs=exact.inputs, plan=plan)
 
     def _again(self, planned: Planned, terms: Terms) -> Planned:
-        wire, request, refusal = planned.wire, planned.request, terms.repairs
-        if refusal is not None and refusal.kind is VerdictKind.SEAL:
-            request = wire.unsealed(request, planned.plan.sent, refusal.upstream_message, self._pipelines.language)
-        elif refusal is not None and refusal.kind in FAULTS:
-            value = value_in(refusal.kind, refusal.upstream_message)
-            repairs = tuple(sorted({**dict(request.repairs), refusal.kind: value}.items()))
-            request = structs.replace(mended(request, repairs, self._pipelines.language), repairs=repairs)
-        elif refusal is not None:  # its words name the call if only the upstream has it
-            text = say(HISTORY, "lacking", self._pipelines.language)
-            request = repaired(wire, request, refusal.upstream_message, text)
+        request = planned.request if terms.repairs is None else self.repaired(planned, terms.repairs)
         terms = terms._replace(repairs=None)
-        made = self.made(wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
+        made = self.made(planned.wire, request, planned.tenant, terms, planned.resolved, reading=planned.reading)
         made.last_sent = planned.last_sent
         return made
+
+    def repaired(self, planned: Planned, refusal: Verdict) -> Request:
+        """The request without what was refused in its history; the same object if that does not hold it. Only the
+        upstream may have a call, which the words of its refusal then name."""
+        wire, request, language = planned.wire, planned.request, self._pipelines.language
+        if refusal.kind is VerdictKind.SEAL:
+            return wire.unsealed(request, planned.plan.sent, refusal.upstream_message, language)
+        if refusal.kind not in FAULTS:
+            return repaired(wire, request, refusal.upstream_message, say(HISTORY, "lacking", language))
+        value = value_in(refusal.kind, refusal.upstream_message)
+        repairs = tuple(sorted({**dict(request.repairs), refusal.kind: value}.items()))
+        found = mended(request, repairs, language)
+        return request if found is request else structs.replace(found, repairs=repairs)
 
     def note_healed(self, refused: Planned, healed: Planned, kind: VerdictKind) -> None:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""

@@ -16,12 +16,11 @@ from proxy.core import overflow as core
 from proxy.core.addresses import is_own_server
 from proxy.core.artifact import digest_of
 from proxy.core.compaction import BudgetRules, budget_for
-from proxy.core.conversation import Message, Reason, unpaired
+from proxy.core.conversation import Message, Reason
 from proxy.core.media import bytes_of_images, bytes_of_media, modalities_in
 from proxy.core.models import Certainty, LimitName, Modality, ModelProfile, Search, facts
 from proxy.core.overflow import (
     ESTIMATED_SHARE,
-    FAULTS,
     LEAST_WINDOW_TOKENS,
     Counted,
     Exactness,
@@ -44,7 +43,6 @@ from proxy.shell.planning import Planned, Planner
 from proxy.shell.relay.peeking import PeekedResponse
 from proxy.shell.resources import logger
 from proxy.shell.telemetry import Recorder, RequestRecord
-from proxy.wire import mended, value_in
 
 ACCEPTED: Final = Verdict(VerdictKind.ACCEPTED)
 _LEFT_BY_AN_EXCESS: Final = 0.1
@@ -94,15 +92,20 @@ class Judge:
             return Outcome(answer.status, ACCEPTED, fitting_tokens=fitting)
         if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
             verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
-        is_repairable = self._heals and _is_repairable(verdict, planned)
+        is_repairable = self._is_repairable(verdict, planned)
         if not is_repairable and (other := _OTHERWISE.get(verdict.kind)) is not None:
             verdict = replace(verdict, kind=other, refuses_model=True)
-            is_repairable = self._heals and _is_repairable(verdict, planned)
+            is_repairable = self._is_repairable(verdict, planned)
         record.verdict = verdict.kind
         seen = plan.sent if verdict.kind is VerdictKind.MEDIA else ()
         media = frozenset[Modality]().union(*map(modalities_in, seen))
         names_our_tool = planned.offered and RETRIEVAL_TOOL in verdict.upstream_message
         return Outcome(answer.status, verdict, media, is_repairable, fitting, names_our_tool)
+
+    def _is_repairable(self, verdict: Verdict, planned: Planned) -> bool:
+        """Whether the history is to be repaired, and holds what was refused."""
+        is_of_history = self._heals and verdict.kind in core.REPAIRED
+        return is_of_history and self._planner.repaired(planned, verdict) is not planned.request
 
     def _verdict(self, answer: PeekedResponse, planned: Planned) -> Verdict:
         body, sent = planned.request.body, self._sent(planned)
@@ -370,21 +373,3 @@ def _is_comparable(planned: Planned, *, is_refused: bool = False) -> bool:
         request = replace(request, has_files=False)
     is_all = sum(planned.inputs.members.values()) <= planned.plan.after.tokens * RATIO_STEP
     return is_all and not planned.wire.adds_to_prompt(request, by_tools=by_tools)
-
-
-def _is_repairable(verdict: Verdict, planned: Planned) -> bool:
-    """Whether the history holds the fault that was refused: sealed reasoning, calls and results that do not pair up or
-    lack their reasoning, or one that a row of the repairs takes out. A call that cannot be seen is known only if the
-    refusal names it."""
-    request, wire = planned.request, planned.wire
-    if verdict.kind in FAULTS:
-        value = value_in(verdict.kind, verdict.upstream_message)
-        return mended(request, [(verdict.kind, value)], planned.inputs.pipeline.notices.language) is not request
-    if verdict.kind is VerdictKind.SEAL:
-        return any(message.unsealed() is not message for message in request.conversation)
-    if verdict.kind is not VerdictKind.PAIRING:
-        return False
-    if not request.shape.is_whole:
-        return bool(wire.continues(request) and wire.unanswered_in(verdict.upstream_message))
-    is_unpaired = bool(unpaired(request.conversation.messages, may_repeat=wire.results_may_repeat))
-    return is_unpaired or wire.lacks_reasoning(request)
