@@ -47,12 +47,10 @@ def next_cures(history: Sequence[Attempt], situation: Situation) -> Sequence[Cur
     cure, verdict = found[0], last.outcome.verdict
     if cure.kind is AttemptKind.ORIGINAL and kinds == {AttemptKind.WITHOUT_TOOL}:
         return found  # it was not the tool: another edit may be the cause
-    if AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
-        return ()
     is_of_a_member = cure.kind is AttemptKind.WITHOUT_TOOL and verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
-    if not last.outcome.proves(cures) and not is_of_a_member:
-        return ()
-    if cure.reason in [earlier.reason for earlier in cures] and not (cure.refused or cure.keeps_to):
+    is_another = last.outcome.proves(cures) or is_of_a_member
+    is_again = cure.reason in [one.reason for one in cures] and not (cure.refused or cure.keeps_to)
+    if not is_another or is_again or AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
     return [_with_least_reply(one, cures) for one in found]
 
