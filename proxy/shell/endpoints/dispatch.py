@@ -28,7 +28,6 @@ from proxy.shell.http import Received, pieces_of, read_body, until_client_leaves
 from proxy.shell.relay import (
     AnyResponse,
     Arrived,
-    EarlyBytes,
     PeekedResponse,
     Route,
     Routes,
@@ -153,13 +152,13 @@ async def _served(
     """The response once it is decided; what arrives before that goes to the client at once. Raises ProxyError."""
     services, matched = _asked(scope)
     headers: Headers = scope["headers"]
-    early, target = EarlyBytes(sender.pass_early), _target(scope, route)
-    wire, access = cast("Wire", matched.wire), services.ways.of(scope)
-    serving = route.relay.serve(Arrived(wire, target, headers, received, kept, access, early, matched.model), record)
+    wire, target, access = cast("Wire", matched.wire), _target(scope, route), services.ways.of(scope)
+    came = Arrived(wire, target, headers, received, kept, access, sender.pass_early, matched.model)
+    serving = route.relay.serve(came, record)
     seconds = route.relay.keepalive_seconds
     if seconds is None:
         return await serving
-    ticking = asyncio.create_task(sender.comment_every(seconds, lambda: early.client_streams))
+    ticking = asyncio.create_task(sender.comment_every(seconds, lambda: came.client_streams))
     try:
         return await serving
     finally:

@@ -116,7 +116,7 @@ class Relay:
         headers = self._sent_headers(came, named, None if mode == "observe" else planned)
         if planned is None or mode == "observe":
             return await self._as_it_came(came, headers, planned, record)
-        came.early.client_streams = planned.request.stream
+        came.client_streams = planned.request.stream
         kept, again = came.kept, None
         if planned.offered and self._retrieval.left_out:
             pending = PendingRequest(came, headers, planned)
@@ -262,7 +262,7 @@ class Relay:
         del body  # its response may take minutes
         response = PeekedResponse.of(await self._send(pending.came.target, headers, outgoing, record), planned.wire)
         may_begin = not (history and still_stands(history[-1], cure))
-        pass_on = pending.came.early.pass_on if may_begin else None
+        pass_on = pending.came.pass_early if may_begin else None
         try:
             await response.look(pass_on, as_stream=planned.request.stream)
         except BaseException:

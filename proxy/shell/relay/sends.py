@@ -45,15 +45,6 @@ Again: TypeAlias = Callable[[Planned, Terms], Awaitable[Planned]]
 """Plans a request again, on other terms."""
 
 
-class EarlyBytes(Struct):
-    """Bytes that go to a client before it is decided which response it gets."""
-
-    pass_on: PassEarly
-    client_streams: bool = False
-    """Whether the client is known to want a stream, and gets one of a fitted request: only then are comments sent while
-    it waits."""
-
-
 class Arrived(Struct):
     """A request as it came."""
 
@@ -65,10 +56,13 @@ class Arrived(Struct):
     kept: Kept
     """Keeps the request while it waits."""
     access: ArtifactAccess
-    early: EarlyBytes
+    pass_early: PassEarly
     """Takes bytes without content while the response is read."""
     model: str
     """Used if the body names none."""
+    client_streams: bool = False
+    """Whether the client is known to want a stream, and gets that of a fitted request: only then are comments sent
+    while it waits."""
 
 
 class PendingRequest(Discreet, frozen=True):

@@ -95,8 +95,6 @@ class ToolLoop(Struct):
     record: RequestRecord
     planned: Planned
     """Sent last."""
-    count: int = 0
-    """Number of readings so far."""
     problem: str = ""
     """Why the latest round failed."""
 
@@ -106,13 +104,18 @@ class ToolLoop(Struct):
         language = self.retrieval.language
         if self.problem:
             return say(READING, "broken", language, problem=self.problem)
-        return say(READING, "stopped" if self.count == MAX_ROUNDS else "withheld", language, rounds=MAX_ROUNDS)
+        return say(
+            READING,
+            "stopped" if self.record.retrieval_rounds == MAX_ROUNDS else "withheld",
+            language,
+            rounds=MAX_ROUNDS,
+        )
 
     async def following(self, message: AssistantMessage, *, as_stream: bool) -> PeekedResponse | None:
         """The model's next response, after its calls were answered, a stream or not; None if it may not continue, or
         there is none."""
         calls = self._calls(message)
-        read = await self._read(calls) if self.count < MAX_ROUNDS else None
+        read = await self._read(calls) if self.record.retrieval_rounds < MAX_ROUNDS else None
         for is_last in (False, True):
             if read is None or not read.plan.may_be_sent:
                 return None
@@ -187,8 +190,7 @@ class ToolLoop(Struct):
         try:
             if not await self.pending.came.kept.back():
                 return None
-            self.count += 1
-            self.record.retrieval_rounds = self.count
+            self.record.retrieval_rounds += 1
             for share in _SHARES:
                 planned, texts = await self._with_pages(calls, share)
                 plan = planned.plan
@@ -226,7 +228,7 @@ class ToolLoop(Struct):
         reading = (read(one, (planned.tenant,), page_bytes, lost, total) for one in wanted[:MAX_CALLS])
         texts = [found.text for found in await asyncio.gather(*reading)]
         texts += [notice("many", self.retrieval.language, calls=MAX_CALLS)] * (len(wanted) - MAX_CALLS)
-        if self.count == MAX_ROUNDS:
+        if self.record.retrieval_rounds == MAX_ROUNDS:
             last = say(READING, "last", self.retrieval.language, rounds=MAX_ROUNDS)
             texts[-1] += f"\n{framed(last)}\n"
         return texts
