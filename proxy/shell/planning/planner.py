@@ -256,10 +256,8 @@ class Planner:
         known, shared = (match.known.request, match.shared_messages) if match else (None, 0)
         will_be_known = len(body) > SMALL_BYTES
         request = wire.parse(body, known, shared, will_be_known=will_be_known)
-        if came.model and not request.model:
-            request = structs.replace(request, model=came.model)
-        if came.is_lifted:
-            request = structs.replace(request, is_lifted=True)
+        if came.is_lifted or not request.model:
+            request = structs.replace(request, model=request.model or came.model, is_lifted=came.is_lifted)
         if known is not None and self._is_healed_otherwise(known, request, tenant):
             return self._plan(came, None, resolved)
         tools = wire.with_tool(request, self._pipelines.retrieval_policy)
@@ -365,13 +363,13 @@ def _reasons(made: Plan, reply_lowered: bool, offered: bool, healed: int) -> dic
     if not made.edits and not reply_lowered and not offered and not healed:
         return {}
     counts = Counts(edit.reason for edit in made.edits)
-    if reply_lowered:
-        counts[Reason.CLAMP_REPLY] += 1
-    if healed:
-        counts[Reason.HISTORY_HEALED] += healed
-    if offered:
-        counts[Reason.RETRIEVAL_TOOL] += 1
-    return {reason.value: counts[reason] for reason in sorted(counts)}
+    others = {
+        Reason.CLAMP_REPLY: int(reply_lowered),
+        Reason.HISTORY_HEALED: healed,
+        Reason.RETRIEVAL_TOOL: int(offered),
+    }
+    counts.update(others)
+    return {reason.value: counts[reason] for reason in sorted(counts) if counts[reason]}
 
 
 def _steps(request: Request, inputs: PlanInputs, resolved: Resolved) -> Pipeline:
