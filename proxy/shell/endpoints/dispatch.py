@@ -115,7 +115,8 @@ async def fitted(scope: Scope, receive: Receive, send: Send) -> None:
         record.note_body(len(received.body))
         async with until_client_leaves(receive, has_all=sender.is_whole):
             route = await services.routes.of(wire, headers, received.body, matched.model)
-            record.note_route(route.name)
+            if route.name:
+                record.route = route.name
             served = await _served(scope, route, received, kept, record, sender)
             sender.answer = served.response
             _check_path(served.response, scope, wire, route)

@@ -268,11 +268,6 @@ class RequestRecord(_Progress):
         """The body of the request is complete."""
         self.body_bytes, self.received = body_bytes, time.perf_counter()
 
-    def note_route(self, name: str) -> None:
-        """Where it goes, by its place in the settings; empty if there is only one."""
-        if name:
-            self.route = name
-
     def note_plan(self, planned: Planned) -> None:
         """The request was read, and it is clear what to send."""
         self.planned = planned
