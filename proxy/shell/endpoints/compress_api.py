@@ -54,8 +54,7 @@ class _Asked(NamedTuple):
 
     async def body(self) -> bytes:
         """The body without its compression. Raises ProxyError."""
-        server = self.services.server
-        return await read_plain_body(self.request, server.max_body_bytes, server.body_timeout_seconds, self.share)
+        return await read_plain_body(self.request, self.services.server, self.share)
 
     async def answered(self, work: Awaitable[bytes]) -> Response:
         """The response, unless the client leaves before. Raises ProxyError."""

@@ -299,8 +299,7 @@ async def decision(services: Serving, request_id: str) -> Response:
 )
 async def explain(request: Request, services: Serving) -> Response:
     """A dry run: nothing is sent or stored."""
-    server = services.server
-    body = await read_plain_body(request, server.max_body_bytes, server.body_timeout_seconds)
+    body = await read_plain_body(request, services.server)
     explanation = await services.explainer.explain(body)
     return json_response(explanation.described)
 

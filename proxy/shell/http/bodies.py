@@ -19,6 +19,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.types import Message
 
+from proxy.config import ServerSettings
 from proxy.errors import BodyTooLarge, ClientLeft, MalformedRequest, RequestTimeout
 from proxy.shell.resources import Share, in_thread
 from proxy.shell.upstream import Headers, header
@@ -41,12 +42,10 @@ async def read_body(request: Request, limit_bytes: int, pause_seconds: float, sh
     return b"".join(pieces)
 
 
-async def read_plain_body(
-    request: Request, limit_bytes: int, pause_seconds: float, share: Share | None = None
-) -> bytes:
+async def read_plain_body(request: Request, server: ServerSettings, share: Share | None = None) -> bytes:
     """The whole body without its compression. Raises what `read_body` and `plain_body` raise."""
-    body = await read_body(request, limit_bytes, pause_seconds, share)
-    return await in_thread(plain_body, body, request.scope["headers"], limit_bytes)
+    body = await read_body(request, server.max_body_bytes, server.body_timeout_seconds, share)
+    return await in_thread(plain_body, body, request.scope["headers"], server.max_body_bytes)
 
 
 class Received:
