@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import secrets
-import stat
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -332,11 +331,9 @@ class PrivateFolder(ArtifactFolder):
                 return
             with os.scandir(self.place_of(prefix)) as entries:
                 for entry in entries:
-                    if not (prefix + entry.name).startswith(beginning):
-                        continue
                     with contextlib.suppress(FileNotFoundError):
-                        found = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(found.st_mode):
+                        if (prefix + entry.name).startswith(beginning) and entry.is_file(follow_symlinks=False):
+                            found = entry.stat(follow_symlinks=False)
                             yield Listed(prefix + entry.name, found.st_mtime, found.st_size)
 
     def remove_staged(self, before: float) -> None:

@@ -179,7 +179,9 @@ class ArtifactStore:
         tasks = [task for task in (self._sweeping, self._looking) if task is not None]
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for task in tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
     def _is_there(self, artifact: Artifact, tenant: str) -> bool | None:
         """Whether it was stored a short time ago and still exists: a look at one file, no more. None: it probably
