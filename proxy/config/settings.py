@@ -26,6 +26,7 @@ from proxy.config.sources import (
     read_yaml,
     sentence,
     stands_in,
+    variable_with,
 )
 from proxy.config.types import (
     AgentPath,
@@ -56,7 +57,7 @@ from proxy.wire import LARGEST_TOKENS, SMALLEST_WINDOW_TOKENS
 
 ENV_PREFIX: Final = "CONTEXT_PROXY_"
 
-ENV_ALIASES: Final[Mapping[str, tuple[str, str]]] = {
+ENV_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     "UPSTREAM": ("upstream", "base_url"),
     "OPENAI_API_KEY": ("upstream", "api_key"),
     "TOOL_OUTPUT_MAX_LINES": ("tool_output", "max_lines"),
@@ -411,15 +412,16 @@ def load(config_file: Path | None = None, flags: Mapping[str, Any] | None = None
     logging.getLogger("pydantic_settings").disabled = True  # on request it logs all values, keys included
     mistakes: list[str] = []
     written = read_yaml(config_file, mistakes) if config_file else {}
-    long = Variables(Settings, names_of_variables(os.environ, ENV_PREFIX, Settings, mistakes))
-    short = Variables(Settings, {place: name for name, place in ENV_ALIASES.items() if os.environ.get(name)})
+    long = names_of_variables(os.environ, ENV_PREFIX, Settings, mistakes)
+    short = {place: name for name, place in ENV_ALIASES.items() if os.environ.get(name)}
+    read = [(Variables(Settings, names)(), names) for names in (long, short)]
     given = dict(flags or {})
-    sources = (InitSettingsSource(Settings, given), long, short, InitSettingsSource(Settings, written))
+    sources = [InitSettingsSource(Settings, values) for values in (given, *(one for one, _ in read), written)]
     try:
         settings = Settings(_build_sources=(sources, {}))  # type: ignore[call-arg] # the library's, which mypy cannot see
     except ValidationError as error:
         for mistake in error.errors():
-            variable = None if stands_in(given, mistake) else long.name_for(mistake) or short.name_for(mistake)
+            variable = None if stands_in(given, mistake) else variable_with(mistake, read)
             mistakes.append(sentence(mistake, Settings, variable))
     if mistakes:
         raise SettingsError("\n".join(mistakes))

@@ -135,25 +135,19 @@ class Variables(EnvSettingsSource):
         """`names`: the variables by setting; none of them is empty or holds broken JSON."""
         super().__init__(settings, case_sensitive=True, env_prefix="", env_nested_delimiter=_LEVELS)
         self.env_vars = {_LEVELS.join(place): os.environ[names[place]] for place in sorted(names)}
-        self._names = names
-        self._found: Nested = {}
-
-    def __call__(self) -> Nested:
-        """Nested values."""
-        self._found = super().__call__()
-        return self._found
 
     def decode_complex_value(self, field_name: str, field: FieldInfo, value: Any) -> Any:  # noqa: ARG002 - the library's
         """Text that is not JSON stays as it is: the settings say what is expected."""
         return json.loads(value) if _looks_like_json(value) else value
 
-    def name_for(self, mistake: ErrorDetails) -> str | None:
-        """The variable that holds the mistake; None if none does."""
-        place = mistake["loc"]
-        if not stands_in(self._found, mistake):
-            return None
-        starts = (place[:length] for length in range(len(place), 0, -1))
-        return next((name for start in starts if (name := self._names.get(cast("Place", start)))), None)
+
+def variable_with(mistake: ErrorDetails, read: Iterable[tuple[Nested, Mapping[Place, str]]]) -> str | None:
+    """The variable that holds a mistake, of those read, the strongest first, each as its values and its names; None if
+    none does."""
+    place = mistake["loc"]
+    starts = [cast("Place", place[:length]) for length in range(len(place), 0, -1)]
+    holding = (names for values, names in read if stands_in(values, mistake))
+    return next((names[start] for names in holding for start in starts if start in names), None)
 
 
 def stands_in(nested: Any, mistake: ErrorDetails) -> bool:
