@@ -91,8 +91,6 @@ class SharedLearning:
             await asyncio.gather(syncing, return_exceptions=True)
             if self.problem is None:
                 await self.compare()
-            for learning in self._learning.values():
-                learning.on_lesson = lambda: None
             with contextlib.suppress(*TROUBLE):
                 await self._server.aclose()
 
