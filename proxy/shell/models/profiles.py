@@ -112,7 +112,6 @@ class ModelResolver:
         """The windows that a self-hosted server reported when they were last compared with what was learned."""
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
-        self._reading: asyncio.Future[object] | None = None
         self._telling: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         """Models whose guessed window has been reported, and corrections of configured ones."""
@@ -193,25 +192,20 @@ class ModelResolver:
     def start(self) -> None:
         """Ask the upstream, and read the catalogue in a thread; both in the background. Needs a running loop."""
         self.discovery.start()
-        loop = asyncio.get_running_loop()
-        self._reading = loop.run_in_executor(None, self.catalogue.load)
-        self._telling = loop.create_task(self._tell_guesses())
+        self._telling = asyncio.create_task(self._tell_guesses())
 
     async def close(self) -> None:
         """Stop asking."""
         if self._telling is not None:
             self._telling.cancel()
         await self.discovery.close()
-        if self._reading is not None:
-            await self._reading
 
     async def _tell_guesses(self) -> None:
-        """Once at the start: report which of the upstream's listed models have no window that is certain."""
-        await asyncio.sleep(0)  # lets the first question begin
+        """Once at the start: read the catalogue, and report which of the upstream's listed models have no window that
+        is certain."""
+        await asyncio.to_thread(self.catalogue.load)
         if not await self.discovery.answered() or self.discovery.is_asked_by_name:
             return
-        if self._reading is not None:
-            await self._reading
         names = self.discovery.names[:MAX_PROFILES]
         guessed = [name for name in names if self.profile(name).window_is_guessed]
         if guessed:
