@@ -206,11 +206,11 @@ async def _running(
             *(recurring(REFRESH_SECONDS, functools.partial(asyncio.to_thread, one.learning.refresh)) for one in models),
             recurring(SHOW_SECONDS, functools.partial(_show_load, services)),
             history.write_for_ever(),
+            shared.store.sweep_for_ever(),
             give_memory_back(services.workload),
             _prepare_for_refusals(),
         ):
             at_the_end.callback(asyncio.create_task(work).cancel)
-        await shared.store.start()
         if settings.mcp:
             # It needs an extra that may not be installed; the SDK takes a second to load.
             from proxy.shell.endpoints.mcp_server import speaking  # noqa: PLC0415

@@ -16,8 +16,8 @@ from proxy.app import create_app
 from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
-from proxy.shell.artifacts import ArtifactStore
 from proxy.shell.endpoints import Guard, Reloaded, Services
+from proxy.shell.models import ModelResolver
 from proxy.shell.resources import logger
 
 
@@ -205,14 +205,11 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
     def shared():
         return logger().is_enabled_for(logging.DEBUG), history.max_rows, metrics.learning
 
-    async def no_start(_):
-        raise OSError("no start")
-
-    def no_creation(*_, **__):
-        raise OSError("no creation")
+    def failing(*_, **__):
+        raise OSError("no start, or no creation")
 
     before = shared()
-    for place, name, failing in ((ArtifactStore, "start", no_start), (app, "Explainer", no_creation)):
+    for place, name in ((ModelResolver, "start"), (app, "Explainer")):
         with monkeypatch.context() as broken:
             broken.setattr(place, name, failing)
             with pytest.raises(SettingsRefused, match="nothing can be served"):

@@ -94,7 +94,6 @@ class ArtifactStore:
         """Its own: a disk that hangs must not take the threads that plan requests."""
         self._looking: asyncio.Task[None] | None = None
         self._warned = float("-inf")
-        self._sweeping: asyncio.Task[None] | None = None
         self._swept_bytes = 0
         """What the last sweep left."""
         self._new_bytes = 0
@@ -168,20 +167,12 @@ class ArtifactStore:
             return f"the artifact store cannot be written: {reason_of(error)}"
         return None
 
-    async def start(self) -> None:
-        """Begin to sweep: soon, then every hour, and whenever the store is full."""
-        self._closing.clear()
-        self._sweeping = asyncio.create_task(self._sweep_for_ever(), name="artifact-sweep")
-
     async def close(self) -> None:
-        """Stop sweeping; stored artifacts stay."""
+        """End a sweep that is under way; stored artifacts stay."""
         self._closing.set()
-        tasks = [task for task in (self._sweeping, self._looking) if task is not None]
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
 
     def _is_there(self, artifact: Artifact, tenant: str) -> bool | None:
         """Whether it was stored a short time ago and still exists: a look at one file, no more. None: it probably
@@ -252,7 +243,8 @@ class ArtifactStore:
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
         return Metadata(_readable(artifact.tool), created, len(artifact.content), media_type, tenant)
 
-    async def _sweep_for_ever(self) -> None:
+    async def sweep_for_ever(self) -> None:
+        """Sweep soon, then every hour, and whenever the store is full."""
         wait_seconds = random.uniform(*FIRST_SWEEP_SECONDS)  # noqa: S311 - spreads load, guards nothing
         while True:
             with contextlib.suppress(TimeoutError):

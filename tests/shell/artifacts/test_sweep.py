@@ -4,6 +4,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -233,29 +234,38 @@ class Passes(ArtifactStore):
         self.passes += 1
 
 
+@asynccontextmanager
+async def sweeping(store):
+    """A store that sweeps."""
+    task = asyncio.create_task(store.sweep_for_ever())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await store.close()
+
+
 async def swept_once(folder, clock, monkeypatch):
     """The log of a store that was started, swept and was closed."""
     monkeypatch.setattr("proxy.shell.artifacts.store.FIRST_SWEEP_SECONDS", (0, 0))
     store = Passes(folder, max_bytes=PLENTY, clock=clock)
     with capture_logs() as logs:
-        await store.start()
-        await until(lambda: store.passes)
-        await store.close()
+        async with sweeping(store):
+            await until(lambda: store.passes)
     return logs
 
 
 async def test_a_full_store_is_swept_at_once_and_the_oldest_goes(tmp_path):
     kept = [Artifact(bytes([n]) * 5 * BLOCK, tool="t") for n in range(4)]
     store = Passes(tmp_path, max_bytes=20 * BLOCK)
-    await store.start()
-    for number, artifact in enumerate(kept, 1):
-        assert await store.keep([artifact], TENANT) == frozenset()
-        os.utime(tmp_path / artifact.id, (number, number))
-        os.utime(tmp_path / metadata_key(artifact.id, TENANT), (time.time() - 100 + number,) * 2)
-        assert store.passes == 0
-    await store.keep([Artifact(b"x" * 5 * BLOCK, tool="t")], TENANT)
-    await until(lambda: store.passes)
-    await store.close()
+    async with sweeping(store):
+        for number, artifact in enumerate(kept, 1):
+            assert await store.keep([artifact], TENANT) == frozenset()
+            os.utime(tmp_path / artifact.id, (number, number))
+            os.utime(tmp_path / metadata_key(artifact.id, TENANT), (time.time() - 100 + number,) * 2)
+            assert store.passes == 0
+        await store.keep([Artifact(b"x" * 5 * BLOCK, tool="t")], TENANT)
+        await until(lambda: store.passes)
     assert len(names(tmp_path)) == 3
     assert kept[0].id not in names(tmp_path)
 
@@ -294,11 +304,11 @@ async def test_trouble_while_sweeping_is_logged_and_sweeping_continues(tmp_path,
     assert (line["event"], line["during"], line["reason"]) == ("artifact_store_failed", "sweep", "Input/output error")
 
 
-async def test_a_store_can_be_closed_before_its_first_pass_and_without_a_start(tmp_path):
+async def test_a_store_can_be_closed_before_its_first_pass_and_without_sweeping(tmp_path):
     store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     await store.close()
-    await store.start()
-    await store.close()
+    async with sweeping(store):
+        pass
     assert await store.keep([Artifact(b"late")], TENANT) == frozenset()
 
 
@@ -315,9 +325,8 @@ async def test_a_pass_that_closing_cut_short_says_nothing(tmp_path, monkeypatch)
     (tmp_path / ".meta").mkdir()
     store = ArtifactStore(PrivateFolder(tmp_path), retention_days=7, max_bytes=PLENTY)
     with capture_logs() as logs:
-        await store.start()
-        assert await asyncio.to_thread(under_way.wait, PATIENCE_SECONDS)
-        await store.close()
+        async with sweeping(store):
+            assert await asyncio.to_thread(under_way.wait, PATIENCE_SECONDS)
         await until(lambda: "artifacts" not in {one.name for one in threading.enumerate()})
     assert logs == []
 
