@@ -192,11 +192,11 @@ async def _running(
             at_the_end.push_async_callback(asyncio.to_thread, tracer.close)
         for one in models:
             at_the_end.push_async_callback(one.upstream.aclose)
-            at_the_end.push_async_callback(one.close)
+            at_the_end.push_async_callback(one.discovery.close)
         for close in (shared.store.close, shared.resolver.aclose, history.close):
             at_the_end.push_async_callback(close)
         for one in models:
-            one.start()
+            one.discovery.start()
         if sharing is not None:
             await at_the_end.enter_async_context(sharing.running())
         look = functools.partial(look_after, settings.data_dir, shared.tenants, folder)
@@ -207,6 +207,7 @@ async def _running(
             recurring(SHOW_SECONDS, functools.partial(_show_load, services)),
             history.write_for_ever(),
             shared.store.sweep_for_ever(),
+            *(one.tell_guesses() for one in models),
             give_memory_back(services.workload),
             _prepare_for_refusals(),
         ):

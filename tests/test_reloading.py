@@ -17,7 +17,7 @@ from proxy.config import Settings, SettingsError, UpstreamSettings
 from proxy.errors import SettingsRefused
 from proxy.reloading import FIXED, leads_here, loaded_again
 from proxy.shell.endpoints import Guard, Reloaded, Services
-from proxy.shell.models import ModelResolver
+from proxy.shell.models import Discovery
 from proxy.shell.resources import logger
 
 
@@ -209,7 +209,7 @@ async def test_settings_with_which_nothing_starts_change_neither_the_log_nor_wha
         raise OSError("no start, or no creation")
 
     before = shared()
-    for place, name in ((ModelResolver, "start"), (app, "Explainer")):
+    for place, name in ((Discovery, "start"), (app, "Explainer")):
         with monkeypatch.context() as broken:
             broken.setattr(place, name, failing)
             with pytest.raises(SettingsRefused, match="nothing can be served"):

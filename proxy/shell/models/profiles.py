@@ -112,7 +112,6 @@ class ModelResolver:
         """The windows that a self-hosted server reported when they were last compared with what was learned."""
         self._generation = 0
         self._remembered = functools.lru_cache(MAX_PROFILES)(self._resolve)
-        self._telling: asyncio.Task[None] | None = None
         self._reported: set[str] = set()
         """Models whose guessed window has been reported, and corrections of configured ones."""
 
@@ -189,18 +188,7 @@ class ModelResolver:
                 self._stated.put(model, window)
                 self.learning.note_allocated(model, window)
 
-    def start(self) -> None:
-        """Ask the upstream, and read the catalogue in a thread; both in the background. Needs a running loop."""
-        self.discovery.start()
-        self._telling = asyncio.create_task(self._tell_guesses())
-
-    async def close(self) -> None:
-        """Stop asking."""
-        if self._telling is not None:
-            self._telling.cancel()
-        await self.discovery.close()
-
-    async def _tell_guesses(self) -> None:
+    async def tell_guesses(self) -> None:
         """Once at the start: read the catalogue, and report which of the upstream's listed models have no window that
         is certain."""
         await asyncio.to_thread(self.catalogue.load)

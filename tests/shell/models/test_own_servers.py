@@ -56,11 +56,13 @@ async def started(base_url: str, clock: Clock | None = None, **defaults: Any) ->
     settings = Settings(upstream={"base_url": base_url}, defaults=defaults)
     async with aclosing(Upstream(settings.upstream)) as upstream:
         found = ModelResolver(settings, upstream=upstream, clock=clock or Clock(1000.0))
-        found.start()
+        found.discovery.start()
+        telling = asyncio.create_task(found.tell_guesses())
         try:
             yield found
         finally:
-            await found.close()
+            telling.cancel()
+            await found.discovery.close()
 
 
 @asynccontextmanager

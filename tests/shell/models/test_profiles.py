@@ -214,7 +214,7 @@ async def test_a_clients_key_opens_the_list() -> None:
 
     respx.get(f"{BASE}/models").mock(side_effect=answer)
     made = resolver()
-    made.start()
+    made.discovery.start()
 
     def window() -> int:
         made.discovery.offer_key(b"Bearer sk-client")
@@ -223,7 +223,7 @@ async def test_a_clients_key_opens_the_list() -> None:
     try:
         await until(lambda: window() == 8192)
     finally:
-        await made.close()
+        await made.discovery.close()
 
 
 async def test_profiles_are_had_from_other_threads() -> None:
