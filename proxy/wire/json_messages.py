@@ -183,6 +183,10 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """The message with a string as its content, if that is one of texts, or null."""
         return self
 
+    def without_names(self) -> Self | None:
+        """The message without ids by which a server looks items up, and without what only they name."""
+        return self
+
     def without_other_members(self) -> Self:
         """The message without members that other servers of its API put into it."""
         return self

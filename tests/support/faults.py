@@ -294,6 +294,20 @@ FAULTS = {
         lambda sent: any(not isinstance(one.get("content"), str) for one in sent.messages),
         lambda sent: "Look at this.\\nAnd say what it is." in sent.text,
     ),
+    "names of items": Fault(
+        ("responses",),
+        ("Item with id 'rs_abc' not found. Items are not persisted when `store` is set to false. Try again with "
+         "`store` set to true, or remove this item from your input.",
+         "Item 'fc_1' of type 'function_call' was provided without its required 'reasoning' item: 'rs_abc'.",
+         "Item 'rs_abc' of type 'reasoning' was provided without its required following item.",
+         "Duplicate item found with id fc_1. Remove duplicate items from your input and try again."),
+        lambda spelling: [
+            {"type": "reasoning", "id": "rs_abc", "summary": []}, {**exchange(spelling)[-2], "id": "fc_1"},
+            exchange(spelling)[-1],
+        ],
+        lambda sent: any(one.get("id") for one in sent.messages),
+        lambda sent: "total 8" in sent.text,
+    ),
     "null content": Fault(
         ("chat",),
         ("invalid message content type: <nil>",

@@ -86,9 +86,7 @@ _TAUGHT: Final[Sequence[tuple[AttemptKind, str, Callable[[Verdict, bool], bool]]
     (
         AttemptKind.WITHOUT_MEDIA,
         CONTENT,
-        lambda refusal, is_accepted: (
-            is_accepted and not (refusal.refuses_model or refusal.refuses_in_results or refusal.is_conditional)
-        ),
+        lambda refusal, is_accepted: is_accepted and not (refusal.refuses_model or refusal.refuses_in_results),
     ),
     (
         AttemptKind.WITHOUT_TOOL,

@@ -36,6 +36,8 @@ class VerdictKind(StrEnum):
     """Reasoning that is encrypted or signed."""
     CALL_IDS = "call_ids"
     """Ids of calls that are too long, or of other characters."""
+    ITEM_IDS = "item_ids"
+    """Ids of items that the upstream does not hold."""
     SAME_IDS = "same_ids"
     """Several calls with one id."""
     ARGUMENTS = "arguments"
@@ -77,6 +79,7 @@ class VerdictKind(StrEnum):
 FAULTS: Final = frozenset(
     {
         VerdictKind.CALL_IDS,
+        VerdictKind.ITEM_IDS,
         VerdictKind.SAME_IDS,
         VerdictKind.ARGUMENTS,
         VerdictKind.EMPTY_CONTENT,

@@ -234,6 +234,7 @@ _AN_ID: Final = (
 FAULTS: Final = tuple(
     (kind, tuple(map(re.compile, patterns)))
     for kind, *patterns in (
+        (VerdictKind.ITEM_IDS, r"\bitem\b", r"\bid '?[a-z]{2,4}_\w+'? not found|without its required 'reasoning' item"),
         (
             VerdictKind.SAME_IDS,
             _AN_ID + r"|\bids?\b.{0,60}tool|toolresult blocks?|duplicate item",
@@ -338,7 +339,7 @@ FAULTS: Final = tuple(
             VerdictKind.TEXT_CONTENT,
             r"\bcontents?\b",
             r"(?:must|should) be (?:of type )?(?:a )?(?:valid )?string(?! (?:or|with|of|in))"
-            r"|expected (?:a )?str(?:ing)?\b(?! (?:or|with|of))|not a valid str\b"
+            r"|expected (?:a )?str(?:ing)?\b(?! (?:or|with|of|to))|not a valid str\b"
             r"|of type string|not in 'string'|got null|<nil>|invalid type: (?:null|sequence|map)|unsupported content\W",
         ),
         (
@@ -443,7 +444,8 @@ UNSUPPORTED: Final = _any(
     "aspect ratio must", "encoder cache",
     "only (?:supports?|accepts?) (?:text|string)", "only supported by", "unknown variant", "not a multi-?modal",
     "text[- ]only", "unrecogni[sz]ed", "does not have vision", "lacks?", "no support",
-    "must be (?:a |')?(?:text|string)", "only '?text'? is (?:allowed|supported|accepted)", "only allowed for",
+    "must be (?:a |')?(?:text|string)",
+    "only '?text'? is (?:allowed|supported|accepted)", "only allowed for",
     "no (?:vision|image|multi-?modal) (?:capabilit(?:y|ies)|support)", "not a vlm",
     "missing data required", "invalid value:",
     "不支持", "无法识别", "无法处理", "仅支持文本", "不具备",
@@ -472,7 +474,8 @@ ONE_CONTENT: Final = re.compile(
     r"\bformats?\b|\bmime\b|media type|\bvalid\b|identify|decod|download|corrupt|"
     r"pars(?:e|ing)\b|base64|fetch|\bpixels?\b|\bresolution\b|(?:could not|unable to) process\b|"
     r"(?:unable|failed) to (?:load|open|process (?:the )?(?:image|audio|video|file))\b|"
-    r"\binvalid (?:image|audio|video|pdf|document)|\baspect\b|restriction|encoder cache|\bprotected\b|格式|下载|解码"
+    r"\binvalid (?:image|audio|video|pdf|document)|\baspect\b|restriction|encoder cache|"
+    r"\bprotected\b|格式|下载|解码"
 )
 """Pillow's `cannot identify image file`, OpenAI's `one of the following formats: ['png', 'jpeg', 'gif', 'webp']`."""
 CONDITION: Final = re.compile(

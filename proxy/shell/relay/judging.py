@@ -52,8 +52,14 @@ _ROUND: Final = (64, 100)
 """Reply limits of models are multiples of one of these."""
 _MOST_REFUSED: Final = 32
 """Contents that one refusal may be about."""
-_OTHERWISE: Final = {VerdictKind.TEXT_CONTENT: VerdictKind.MEDIA, VerdictKind.SAME_IDS: VerdictKind.PAIRING}
-"""What words about a fault mean where no message has it: parts that are no texts, several results of one call."""
+_OTHERWISE: Final = {
+    VerdictKind.TEXT_CONTENT: (VerdictKind.MEDIA,),
+    VerdictKind.EMPTY_CONTENT: (VerdictKind.MEDIA,),
+    VerdictKind.SAME_IDS: (VerdictKind.PAIRING, VerdictKind.ITEM_IDS),
+    VerdictKind.SEAL: (VerdictKind.ITEM_IDS,),
+}
+"""What words about a fault mean where no message has it: parts that are no texts, an empty image, several results of
+one call, reasoning that is not sealed."""
 _FEW_IMAGES: Final = 0.05
 """Largest share of images in a prompt whose count says how the upstream counts text: their own cost may be far off."""
 
@@ -93,9 +99,12 @@ class Judge:
         if verdict.named is LimitName.IMAGE_BYTES and verdict.named_seen in _encoded_sizes(plan.sent):
             verdict = replace(verdict, named_limit=verdict.named_limit * 3 // 4)
         is_repairable = self._is_repairable(verdict, planned)
-        if not is_repairable and (other := _OTHERWISE.get(verdict.kind)) is not None:
-            verdict = replace(verdict, kind=other, refuses_model=True)
-            is_repairable = self._is_repairable(verdict, planned)
+        for kind in () if is_repairable else _OTHERWISE.get(verdict.kind, ()):
+            meant = replace(verdict, kind=kind, refuses_model=verdict.kind is VerdictKind.TEXT_CONTENT)
+            is_repairable = self._is_repairable(meant, planned)
+            if is_repairable or (kind is VerdictKind.MEDIA and any(map(modalities_in, plan.sent))):
+                verdict = meant
+                break
         record.verdict = verdict.kind
         seen = plan.sent if verdict.kind is VerdictKind.MEDIA else ()
         media = frozenset[Modality]().union(*map(modalities_in, seen))

@@ -337,7 +337,7 @@ class ApiMessage(JsonMessage, frozen=True):
 
     def without_blanks(self) -> Self:
         blocks = jsontext.listed(self.content())
-        blank = [at for at, one in enumerate(blocks) if not (text_in(one) or "x").strip()]
+        blank = [at for at, one in enumerate(blocks) if (text := text_in(one)) is not None and not text.strip()]
         if not blank or len(blank) == len(blocks):
             return self
         return self.spliced({(*_CONTENT[self.form], at): None for at in blank})

@@ -101,6 +101,8 @@ _PLAIN_TYPES: Final = re.compile(
 _MEDIA: Final = re.compile(rb'"(?:input_(?:image|file|audio)|computer_screenshot|image|image_generation_call)"')
 _IMAGE: Final = re.compile(rb'"(?:input_image|computer_screenshot|image|image_generation_call)"')
 _ARGUMENTS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+_NAMED: Final = frozenset({None, "message", "reasoning", *_ARGUMENTS})
+"""Items whose ids only name them."""
 
 
 def may_hold_images(raw: bytes) -> bool:
@@ -257,6 +259,22 @@ class ResponsesMessage(JsonMessage, frozen=True):
         found = super().with_ids(ids)
         opened = found._opened() if most and self.raw.find(b'"id"') >= 0 else ()
         return found.spliced({(at, "id"): None for at, item in enumerate(opened) if has_foreign_id(item, most)})
+
+    def without_names(self) -> Self | None:
+        items = self._opened()
+        changes: dict[Path, bytes | None] = {(at,): None for at, item in enumerate(items) if _is_only_named(item)}
+        left = [at for at in range(len(items)) if (at,) not in changes]
+        changes |= {(at, "id"): None for at in left if "id" in items[at] and items[at].get("type") in _NAMED}
+        if not changes or not left:
+            return self if left else None
+        found = self.spliced(changes)
+        return replace(found, kind=head_of(found.items()[-1]).kind)
+
+
+def _is_only_named(item: Mapping[str, Any]) -> bool:
+    """Whether it is a reference, or reasoning whose text only a server has that holds it."""
+    is_held = item.get("type") == "reasoning" and not (item.get("encrypted_content") or item.get("content"))
+    return is_held or item.get("type") == "item_reference"
 
 
 def _role_of(head: Head) -> str:
