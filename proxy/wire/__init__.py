@@ -27,7 +27,7 @@ from proxy.wire.registry import (
     wire_of_body,
     wire_over,
 )
-from proxy.wire.repairs import mended, value_in
+from proxy.wire.repairs import fault_in, kind_of, mended, value_in
 from proxy.wire.request import Request, RequestOptions, RequestShape
 from proxy.wire.streams import SSE, TAIL_BYTES, EventSplitter, Framing, ServerSentEvents, Splitter, Tail
 
@@ -60,7 +60,9 @@ __all__ = [
     "compress_api",
     "error_body",
     "error_in_body",
+    "fault_in",
     "judge_answer",
+    "kind_of",
     "like",
     "match_path",
     "mended",

@@ -139,6 +139,10 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """The members of its object, unopened; none if it is no object."""
         return jsontext.members_if_any(self.raw)
 
+    def opened(self) -> Any:
+        """Its JSON, as its API's paths lead into it."""
+        return jsontext.opened(self.raw)
+
     def again(self, raw: bytes) -> Self:
         """Another message, from its bytes."""
         return self.read(raw)
@@ -167,6 +171,15 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         answers = ids[0] if self.answers else ""
         return msgspec.structs.replace(self.spliced(changes), calls=tuple(calls), answers=answers)
 
+    def with_names(self, fitting: Callable[[str], str]) -> Self:
+        """The message with the names of its calls, and of the call that it answers, as they fit."""
+        found = called_names(self.opened())
+        changes = {at: jsontext.dump(new) for at, old in found if (new := fitting(old)) != old}
+        if not changes:
+            return self
+        calls = [ToolCall(call.id, fitting(call.name)) for call in self.calls]
+        return msgspec.structs.replace(self.spliced(changes), calls=tuple(calls))
+
     def marks(self) -> Iterator[Path]:
         """The places of its cache marks."""
         return marks_in(jsontext.opened(self.raw)) if self.raw.find(MARK) >= 0 else iter(())
@@ -187,9 +200,9 @@ class JsonMessage(msgspec.Struct, frozen=True, weakref=True):
         """The message without ids by which a server looks items up, and without what only they name."""
         return self
 
-    def without_other_members(self) -> Self:
-        """The message without members that other servers of its API put into it."""
-        return self
+    def without_other_members(self, member: str) -> Self:
+        """The message without a member that other servers of its API put into it, its items or its blocks."""
+        return self.spliced(dict.fromkeys(places_of(member, self.opened())))
 
     def with_signature(self) -> Self:
         """The model's message with a signature that no server verifies, if its call lacks one."""
@@ -314,20 +327,50 @@ def _emptied(inside: Any) -> Any:
 MARK: Final = b'"cache_control"'
 
 
-def marks_in(value: Any, at: Path = ()) -> Iterator[Path]:
+def marks_in(value: Any) -> Iterator[Path]:
     """The places of cache marks in a list, a message, its parts, and those of its results; not in the input of a
     call.
 
     >>> list(marks_in({"content": [{"type": "text"}, {"cache_control": {}, "input": {"cache_control": 1}}]}))
     [('content', 1, 'cache_control')]
     """
+    return places_of("cache_control", value)
+
+
+def places_of(member: str, value: Any, at: Path = ()) -> Iterator[Path]:
+    """The places of a member, where a cache mark may be."""
     if isinstance(value, dict):
-        if "cache_control" in value:
-            yield (*at, "cache_control")
-        yield from marks_in(value.get("content"), (*at, "content"))
+        if member in value:
+            yield (*at, member)
+        yield from places_of(member, value.get("content"), (*at, "content"))
     else:
         for number, one in enumerate(jsontext.listed(value)):
-            yield from marks_in(one, (*at, number))
+            yield from places_of(member, one, (*at, number))
+
+
+_NAMED: Final = {
+    "name": frozenset({"arguments", "input", "call_id", "tool_call_id"}),
+    "tool_name": frozenset({"role"}),
+}
+"""Members with the name of a tool, and those of which one is beside it: people and images have names, too."""
+_MAY_CALL: Final = ("content", "tool_calls", "function", "custom", "function_call")
+
+
+def called_names(value: Any, at: Path = ()) -> Iterator[tuple[Path, str]]:
+    """The names of tools in calls, and in what answers them, with their places.
+
+    >>> list(called_names({"name": "Ann", "tool_calls": [{"id": "1", "function": {"name": "ls", "arguments": "{}"}}]}))
+    [(('tool_calls', 0, 'function', 'name'), 'ls')]
+    """
+    if isinstance(value, dict):
+        for member, beside in _NAMED.items():
+            if beside & value.keys() and (name := jsontext.string_in(value, member)):
+                yield (*at, member), name
+        for member in _MAY_CALL:
+            yield from called_names(value.get(member), (*at, member))
+    else:
+        for number, one in enumerate(jsontext.listed(value)):
+            yield from called_names(one, (*at, number))
 
 
 def as_one_text(items: Sequence[bytes]) -> str | None:

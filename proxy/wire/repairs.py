@@ -30,12 +30,13 @@ class Mendable(Message, Protocol):
     def spliced(self, changes: Mapping[Path, bytes | None]) -> Self: ...
     def ids(self) -> Iterator[tuple[Path, str]]: ...
     def with_ids(self, ids: Sequence[str], most: int = 0) -> Self: ...
+    def with_names(self, fitting: Callable[[str], str]) -> Self: ...
     def marks(self) -> Iterator[Path]: ...
     def without_blanks(self) -> Self: ...
     def with_reasoning(self, *, says_something: bool) -> Self: ...
     def with_text(self) -> Self: ...
     def without_names(self) -> Self | None: ...
-    def without_other_members(self) -> Self: ...
+    def without_other_members(self, member: str) -> Self: ...
     def with_signature(self) -> Self: ...
     def without_lonely_blocks(self) -> Self | None: ...
     def rewritten(self, raw: bytes) -> Self: ...
@@ -50,12 +51,24 @@ _STATED: Final = re.compile(
     r"(?:length|equal to|at most|maximum(?: of)?|longer than|limit(?: of)?|\d ?>)\D{0,12}(\d{1,4})(?!\d| ?>)"
 )
 """`maximum length 40` (OpenAI), `less than or equal to 64` (Bedrock), `with a length of 9` (Mistral), `5 > 4`."""
-_DEFAULTS: Final = {VerdictKind.CALL_IDS: 40, VerdictKind.CACHE_MARKS: 4}
-"""OpenAI's limit for the ids of calls, and Anthropic's for marks, where the words state none."""
+_DEFAULTS: Final = {VerdictKind.CALL_IDS: 40, VerdictKind.CALL_NAMES: 64, VerdictKind.CACHE_MARKS: 4}
+"""OpenAI's limits for ids and names of calls, and Anthropic's for marks, where the words state none."""
 _EXACT_ID: Final = 9
 """Mistral: `Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9.`"""
 _PLAIN_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 _HASHED_ID: Final = 24
+_NOT_OF_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+_HASHED_NAME: Final = 8
+_MEMBER: Final = re.compile(
+    r"\b(?:messages|input)[\[.]\d+[\w.\[\]]*\.([A-Za-z]\w{0,63})(?![\w\[]|\.\w)|extraneous key \[(\w{1,64})\]"
+)
+"""The member that is refused: `input[5].status` (OpenAI), `messages.3.content.0.tool_use.caller` (Anthropic)."""
+_NEEDED: Final = frozenset({
+    "role", "type", "content", "text", "name", "tool_name", "id", "call_id", "tool_call_id", "tool_use_id",
+    "tool_calls", "input", "output", "arguments", "summary", "thinking", "signature", "data", "encrypted_content",
+    "source", "image_url", "cache_control",
+})  # fmt: skip
+"""Members that are never left out: without one, the rest means something else, or nothing."""
 _AGAIN: Final = "again"
 """Between the id of a call that repeats an earlier one and its number."""
 _SURROGATE: Final = re.compile(
@@ -80,9 +93,30 @@ def value_in(kind: VerdictKind, refusal: str) -> int:
     return int(stated[1]) if stated is not None and default > 1 and int(stated[1]) > 0 else default
 
 
-def mended(request: Request, repairs: Iterable[tuple[VerdictKind, int]], language: Language) -> Request:
+def fault_in(kind: VerdictKind, refusal: str) -> str:
+    """What a refusal is about: the kind of a fault, and the member that it names, if that may be left out.
+
+    >>> fault_in(VerdictKind.OTHER_MEMBERS, "Unknown parameter: 'input[5].status'.")
+    'other_members.status'
+    >>> fault_in(VerdictKind.OTHER_MEMBERS, "messages.1.content.0.text.cache_control: Extra inputs are not permitted")
+    'other_members'
+    """
+    named = _MEMBER.search(refusal) if kind is VerdictKind.OTHER_MEMBERS else None
+    member = (named[1] or named[2]) if named is not None else ""
+    return f"{kind}.{member}" if member and member not in _NEEDED else kind
+
+
+def kind_of(fault: str) -> str:
+    """The kind of a fault."""
+    return fault.partition(".")[0]
+
+
+def mended(request: Request, repairs: Iterable[tuple[str, int]], language: Language) -> Request:
     """The request without these faults, each with the value that was stated; the same object if it has none."""
     values = dict(repairs)
+    for fault in values:
+        if kind_of(fault) == VerdictKind.OTHER_MEMBERS:
+            request = _without_member(request, fault.partition(".")[2])
     for kind, repair in _REPAIRS.items():
         if kind in values:
             request = repair(request, values[kind], language)
@@ -97,6 +131,10 @@ def _each(mend: Callable[[Mendable], Mendable | None]) -> Repair:
         return () if found is None else (found,)
 
     return lambda request, _, __: _in(request, found_at)
+
+
+def _without_member(request: Request, member: str) -> Request:
+    return _in(request, lambda _, message: (message.without_other_members(member),))
 
 
 def _in(request: Request, mend: Mend) -> Request:
@@ -115,8 +153,12 @@ def fitting_id(one: str, most: int) -> str:
     fits = one.isalnum() and len(one) == most if most == _EXACT_ID else len(one) <= most
     if not one or (fits and _PLAIN_ID.fullmatch(one)):
         return one
-    hashed = hashlib.blake2b(one.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    hashed = _hashed(one)
     return f"call_{hashed[:_HASHED_ID]}" if most >= _HASHED_ID + 5 else hashed[:most]
+
+
+def _hashed(one: str) -> str:
+    return hashlib.blake2b(one.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _with_fitting_ids(request: Request, most: int, _: Language) -> Request:
@@ -124,6 +166,23 @@ def _with_fitting_ids(request: Request, most: int, _: Language) -> Request:
         return (message.with_ids([fitting_id(one, most) for _, one in message.ids()], most),)
 
     return _in(request, found_at)
+
+
+def fitting_name(one: str, most: int) -> str:
+    """The name of a tool, or another that follows from it alone, of at most so many letters, digits and signs.
+
+    >>> fitting_name("bash<|x|>", 64), fitting_name("a" * 70, 20)
+    ('bash__x__', 'aaaaaaaaaaa_61d6ddb7')
+    """
+    plain = _NOT_OF_NAMES.sub("_", one)
+    if len(plain) <= most:
+        return plain
+    return f"{plain[: most - _HASHED_NAME - 1]}_{_hashed(one)[:_HASHED_NAME]}"
+
+
+def _with_fitting_names(request: Request, most: int, _: Language) -> Request:
+    """Only in the history: the tools of a request are its client's."""
+    return _in(request, lambda _, message: (message.with_names(lambda one: fitting_name(one, most)),))
 
 
 def _with_unique_ids(request: Request, _: int, __: Language) -> Request:
@@ -310,10 +369,10 @@ def _with_system_first(request: Request, _: int, __: Language) -> Request:
 _REPAIRS: Final[Mapping[VerdictKind, Repair]] = {
     VerdictKind.ITEM_IDS: _each(lambda message: message.without_names()),
     VerdictKind.CALL_IDS: _with_fitting_ids,
+    VerdictKind.CALL_NAMES: _with_fitting_names,
     VerdictKind.SAME_IDS: _with_unique_ids,
     VerdictKind.ARGUMENTS: _with_json_arguments,
     VerdictKind.SYSTEM_PLACE: _with_system_first,
-    VerdictKind.OTHER_MEMBERS: _each(lambda message: message.without_other_members()),
     VerdictKind.EMPTY_CONTENT: _with_contents,
     VerdictKind.TEXT_CONTENT: _with_texts,
     VerdictKind.CACHE_MARKS: _without_old_marks,

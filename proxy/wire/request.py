@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from proxy.core.conversation import Conversation, Message, ToolCall, Unpaired
 from proxy.core.models import LIFTED, stating
-from proxy.core.overflow import VerdictKind
 from proxy.core.text import Discreet, Path, Raw, jsontext
 from proxy.errors import MalformedRequest
 
@@ -150,7 +149,7 @@ class Request(Discreet, frozen=True):
     """Indexes in the conversation of the messages that the client did not send."""
     healed: tuple[int, ...] = ()
     """Where in `body` each message ends that a repair took out, put in or changed; 0 if unknown."""
-    repairs: tuple[tuple[VerdictKind, int], ...] = ()
+    repairs: tuple[tuple[str, int], ...] = ()
     """The faults of which it has none, because repairs took them out, each with the value that its refusal stated."""
     is_rewritten: bool = False
     """Whether `body` is not what the client sent: its upstream waits for results of calls that the client does not

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.faults import (
     FAULTS,
+    NAME,
     PLANTED,
     TASK,
     Fault,
@@ -151,6 +152,75 @@ def test_words_about_a_fault_that_a_history_does_not_have_repair_nothing(build: 
     body = {"model": "m", **spelling.request("Be brief.", spelling.user(TASK), [], 100), "stream": False}
     assert found.ask(json.dumps(body).encode(), path="/api/chat").status_code == 400
     assert len(upstream.sent) == 1
+
+
+LOOK_ALIKES = [
+    (api, refusal)
+    for refusal, apis in {
+        "tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'": ("messages",),
+        "Invalid 'tools[0].function.name': string does not match pattern. Expected '^[a-zA-Z0-9_-]+$'.": ("chat",),
+        "Invalid 'tools[0].name': string too long. Expected a string with maximum length 64.": ("responses",),
+        "Unknown parameter: 'tools[0].caller'.": ("responses", "chat"),
+        "tools.0.custom.caller: Extra inputs are not permitted": ("messages",),
+        "messages.2.content.0.text.cache_control: Extra inputs are not permitted": ("messages",),
+        "messages.1.content.1.tool_use.id: Extra inputs are not permitted": ("messages",),
+        "messages.1.content.1.tool_use.cache_control.ttl: Extra inputs are not permitted": ("messages",),
+        "messages.1.content.1.tool_use.input.cmd: Extra inputs are not permitted": ("messages",),
+        "Unknown parameter: 'input[2].call_id'.": ("responses",),
+        "Unknown parameter: 'input[2].role'.": ("responses",),
+        "Unknown parameter: 'status'.": ("responses",),
+    }.items()
+    for api in apis
+]
+
+
+@pytest.mark.parametrize(("api", "refusal"), LOOK_ALIKES)
+def test_words_about_the_client_s_own_members_and_tools_repair_nothing(build: Any, api: str, refusal: str) -> None:
+    spelling = SPELLINGS[api]
+    step = json.dumps(exchange(spelling)).replace('"name": "bash"', '"name": "ba sh", "caller": "x", "status": "y"')
+    items = [*spelling.user(TASK), *json.loads(step), *spelling.called([], "Done."), *spelling.user("Go on.")]
+    items[-1]["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    upstream = ScriptedModel([lambda sent: sent.face.error(refusal)], words("Fine."))
+    body = {"model": "m", **spelling.request("Be brief.", items, ["ba sh"], 100)}
+    answer = build(128_000, behind=upstream).ask(json.dumps(body).encode(), path=spelling.path.removeprefix("/v1"))
+    assert answer.status_code == 400
+    assert len(upstream.sent) == 1
+
+
+@pytest.mark.parametrize("api", ["chat", "messages", "responses", "ollama"])
+def test_only_names_in_calls_are_made_to_fit(build: Any, api: str) -> None:
+    fault, spelling = FAULTS["other names"], SPELLINGS[api]
+    person = {"role": "user", "name": "Ann Bo", "content": TASK}
+    items = [person, *fault.planted(spelling), *spelling.called([], "Done."), *spelling.user("Go on.")]
+    written = json.loads(json.dumps(items).replace('"cmd": "ls"', '"name": "a b"').replace("cmd", "name"))
+    upstream = ScriptedModel(
+        [lambda sent: sent.face.error(fault.refusals[0]) if NAME in sent.text else None], words("!")
+    )
+    body = {"model": "m", **spelling.request("Be brief.", written, ["ba sh"], 100)}
+    answer = build(128_000, behind=upstream).ask(json.dumps(body).encode(), path=spelling.path.removeprefix("/v1"))
+    assert answer.status_code == 200
+    assert len(upstream.sent) == 2
+    first, last = upstream.sent
+    assert last.json["tools"] == first.json["tools"]
+    assert last.messages == json.loads(json.dumps(first.messages).replace(NAME, "bash__channel__commentary"))
+
+
+def test_members_that_are_refused_one_by_one_stay_left_out_together(build: Any) -> None:
+    spelling = SPELLINGS["responses"]
+
+    def refuses(member: str) -> Any:
+        words_of_it = f"Unknown parameter: 'input[2].{member}'."
+        return lambda sent: sent.face.error(words_of_it) if any(member in one for one in sent.messages) else None
+
+    fault = Fault(
+        ("responses",),
+        (),
+        lambda _: [one | {"status": "s", "phase": "p"} for one in exchange(spelling)],
+        lambda _: True,
+    )
+    upstream = ScriptedModel([refuses("status"), refuses("phase")], words("Fine."))
+    turns = Turns(build(128_000, behind=upstream), "responses", fault, stream=False)
+    assert [turns.turn() for _ in range(4)] == [(200, 3), (200, 1), (200, 1), (200, 1)]
 
 
 def test_the_note_in_place_of_a_compaction_is_in_the_language_of_all_notes(build: Any) -> None:

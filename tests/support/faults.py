@@ -38,6 +38,37 @@ def with_ids(name: str) -> Callable[[Spelling], Items]:
     return lambda spelling: exchange(spelling, name)
 
 
+NAME = "bash<|channel|>commentary"
+LONG_NAME = "mcp__" + "a_server_of_many_tools__" * 3 + "bash"
+
+
+def named(name: str) -> Callable[[Spelling], Items]:
+    """A step with a tool of another name; the client of Ollama's API repeats it in the result."""
+
+    def planted(spelling: Spelling) -> Items:
+        return json.loads(json.dumps(exchange(spelling)).replace('"bash"', json.dumps(name)))
+
+    return planted
+
+
+def names_in(sent: Sent) -> list[str]:
+    """The names of tools in the history."""
+    return re.findall(r'"(?:tool_)?name": "([^"]*)"', json.dumps(sent.messages))
+
+
+def with_member(name: str, value: Any) -> Callable[[Spelling], Items]:
+    """A step whose call has one more member, and results and words that have it, too, where the API has items."""
+
+    def planted(spelling: Spelling) -> Items:
+        items = exchange(spelling)
+        if spelling.name == "responses":
+            return [one | {name: value} for one in items]
+        items[0]["content"][-1][name] = value
+        return items
+
+    return planted
+
+
 def with_written_ids(*names: str) -> Callable[[Spelling], Items]:
     """Steps on Ollama's API, whose clients may write ids."""
 
@@ -193,6 +224,34 @@ FAULTS = {
         exchange,
         lambda sent: any(not re.fullmatch(r"[a-zA-Z0-9]{9}", one) for one in ids_in(sent)),
     ),
+    "other names": Fault(
+        ("chat", "messages", "responses", "ollama"),
+        (
+            "messages.1.content.1.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'",
+            "Invalid 'messages[2].tool_calls[0].function.name': string does not match pattern. Expected a string that "
+            "matches the pattern '^[a-zA-Z0-9_-]+$'.",
+            "Invalid 'input[2].name': string does not match pattern. Expected a string that matches the pattern "
+            "'^[a-zA-Z0-9_-]+$'.",
+            "Value at 'messages.2.member.content.2.member.toolUse.name' failed to satisfy constraint: Member must "
+            "satisfy regular expression pattern: [a-zA-Z0-9_-]+",
+            "Function name was bash<|channel|>commentary but must be a-z, A-Z, 0-9, or contain underscores and dashes, "
+            "with a maximum length of 64.",
+        ),
+        named(NAME),
+        lambda sent: any(not re.fullmatch(r"[a-zA-Z0-9_-]+", one) for one in names_in(sent)),
+        lambda sent: "bash__channel__commentary" in names_in(sent),
+    ),
+    "long names": Fault(
+        ("chat", "messages", "responses", "ollama"),
+        (
+            "Invalid 'messages[2].tool_calls[0].function.name': string too long. Expected a string with maximum length "
+            "64, but got a string with length 81 instead.",
+            "messages.1.content.1.tool_use.name: String should have at most 64 characters",
+        ),
+        named(LONG_NAME),
+        lambda sent: any(len(one) > 64 for one in names_in(sent)),
+        lambda sent: any(one.startswith("mcp__a_server") for one in names_in(sent)),
+    ),
     "same ids": Fault(
         ("chat", "messages", "responses"),
         ("messages.3.content.1: `tool_use` ids must be unique",
@@ -323,6 +382,22 @@ FAULTS = {
          "The reasoning_content field is not allowed in the input messages"),
         carrying("reasoning", "reasoning_content", "refusal"),
         lambda sent: any("Hm." in one.values() for one in sent.messages),
+    ),
+    "a member of items": Fault(
+        ("responses",),
+        ("Unknown parameter: 'input[2].status'.", "input.2.status: Extra inputs are not permitted"),
+        with_member("status", "completed"),
+        lambda sent: any("status" in one for one in sent.messages),
+        lambda sent: "total 8" in sent.text,
+    ),
+    "a member of blocks": Fault(
+        ("messages",),
+        ("messages.1.content.1.tool_use.caller: Extra inputs are not permitted",
+         "Malformed input request: #/messages/1/content/1: extraneous key [caller] is not permitted, please reformat "
+         "your input and try again."),
+        with_member("caller", {"type": "direct"}),
+        lambda sent: any('"caller"' in json.dumps(one) for one in sent.messages),
+        lambda sent: "total 8" in sent.text,
     ),
     "reasoning that is empty": Fault(
         ("chat",),

@@ -31,7 +31,8 @@ RECOGNISED: Final = {
     "silent_cut": "a success whose usage counts far less than was sent",
     "media": "*does not support image input*, *image_url is not supported*, *images in tool results*; *only "
     "supported by certain models*, which is believed the second time",
-    "history": "*tool_use ids were found without tool_result blocks*, *Invalid signature in thinking block*",
+    "history": "*tool_use ids were found without tool_result blocks*, *Invalid signature in thinking block*, "
+    "*tool_use.name: String should match pattern*, *Unknown parameter: 'input[5].status'*",
     "cut_results": "*not valid JSON* for a request with cut tool results that would also fit whole",
     "our_tool": "a 400 or 422 about a member, or without a reason, of a request with the proxy's own tool",
     "edit": "any other 400 or 422 of an edited request that would also fit as it came",
@@ -46,7 +47,8 @@ SENT: Final = {
     "bytes": "a body under the limit; where none is stated, half of it",
     "silent_cut": "a prompt that the upstream reads whole",
     "media": "these kinds of media as text",
-    "history": "results without calls left out, calls without results answered, sealed reasoning left out",
+    "history": "results without calls left out, calls without results answered, sealed reasoning left out, ids and "
+    "names in calls made to fit, other members left out; tools stay as they came",
     "cut_results": "the request as it came",
     "our_tool": "the same without the tool",
     "edit": "the request as it came",

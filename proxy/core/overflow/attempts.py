@@ -101,10 +101,11 @@ class Cure(Struct, frozen=True):
         return self.terms is None and self.kind is not AttemptKind.ORIGINAL
 
     def is_about(self, verdict: Verdict) -> bool:
-        """Whether a refusal for the same reason is about what this has cured: each kind of media and each named limit
-        is a reason of its own."""
+        """Whether a refusal for the same reason is about what this has cured: each kind of media, each named limit and
+        each member is a reason of its own."""
         is_other_media = self.refused and verdict.refused and not self.refused & verdict.refused
-        return not is_other_media and self.keeps_to in (None, verdict.named)
+        is_other_member = verdict.kind is VerdictKind.OTHER_MEMBERS  # the one that was named before is gone
+        return not (is_other_media or is_other_member) and self.keeps_to in (None, verdict.named)
 
 
 FIRST: Final = Cure(AttemptKind.FIRST, reason=VerdictKind.ACCEPTED)

@@ -49,7 +49,8 @@ def next_cures(history: Sequence[Attempt], situation: Situation) -> Sequence[Cur
         return found  # it was not the tool: another edit may be the cause
     is_of_a_member = cure.kind is AttemptKind.WITHOUT_TOOL and verdict.kind in (VerdictKind.FIELD, VerdictKind.COUNT)
     is_another = last.outcome.proves(cures) or is_of_a_member
-    is_again = cure.reason in [one.reason for one in cures] and not (cure.refused or cure.keeps_to)
+    is_one_of_many = cure.refused or cure.keeps_to or cure.reason is VerdictKind.OTHER_MEMBERS
+    is_again = cure.reason in [one.reason for one in cures] and not is_one_of_many
     if not is_another or is_again or AttemptKind.ORIGINAL in (cure.kind, cures[-1].kind):
         return ()
     return [_with_least_reply(one, cures) for one in found]

@@ -36,6 +36,8 @@ class VerdictKind(StrEnum):
     """Reasoning that is encrypted or signed."""
     CALL_IDS = "call_ids"
     """Ids of calls that are too long, or of other characters."""
+    CALL_NAMES = "call_names"
+    """Names of tools in calls that are too long, or of other characters."""
     ITEM_IDS = "item_ids"
     """Ids of items that the upstream does not hold."""
     SAME_IDS = "same_ids"
@@ -58,7 +60,7 @@ class VerdictKind(StrEnum):
     SYSTEM_PLACE = "system_place"
     """A system message behind others."""
     OTHER_MEMBERS = "other_members"
-    """Members of a message that its API does not have."""
+    """Members of a message, or of an item or a block in it, that its API does not have."""
     REASONING = "reasoning"
     """Reasoning that must come back with the model's message."""
     EMPTY_REASONING = "empty_reasoning"
@@ -79,6 +81,7 @@ class VerdictKind(StrEnum):
 FAULTS: Final = frozenset(
     {
         VerdictKind.CALL_IDS,
+        VerdictKind.CALL_NAMES,
         VerdictKind.ITEM_IDS,
         VerdictKind.SAME_IDS,
         VerdictKind.ARGUMENTS,

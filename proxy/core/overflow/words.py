@@ -231,6 +231,11 @@ _AN_ID: Final = (
     r"(?:\btool[ _]?(?:call|use)s?(?:\[\d+\]|\.\d+)?[ _.]?ids?\b|\btool_use ids?\b|\bcall[_ ]ids?\b|tooluseid"
     r"|\b(?:tool_calls?|input|tool_use)\W{0,2}\d*\W{1,3}id\b)"
 )
+_MISSHAPEN: Final = (
+    r"too long|maximum length|length (?:of|less|must)|string should match|regular expression|\bpattern\b"
+    r"|at most \d+ char|longer than|a-z|alphanumeric|only letters|that begins with"
+    r"|invalid (?:format|characters?)"
+)
 FAULTS: Final = tuple(
     (kind, tuple(map(re.compile, patterns)))
     for kind, *patterns in (
@@ -240,12 +245,11 @@ FAULTS: Final = tuple(
             _AN_ID + r"|\bids?\b.{0,60}tool|toolresult blocks?|duplicate item",
             r"\bunique|duplicate|already (?:used|exists)|same id|重复",
         ),
+        (VerdictKind.CALL_IDS, _AN_ID + r"|expected an id that", _MISSHAPEN),
         (
-            VerdictKind.CALL_IDS,
-            _AN_ID + r"|expected an id that",
-            r"too long|maximum length|length (?:of|less|must)|string should match|regular expression|\bpattern\b"
-            r"|at most \d+ char|longer than|a-z|alphanumeric|only letters|that begins with"
-            r"|invalid (?:format|characters?)",
+            VerdictKind.CALL_NAMES,
+            r"\b(?:tool_calls|tool_?use|function_?call|input\W\d+)[\w.\[\]]*\.name\b|\bfunction name was\b",
+            _MISSHAPEN,
         ),
         (
             VerdictKind.ARGUMENTS,
@@ -303,7 +307,8 @@ FAULTS: Final = tuple(
             r"\b(?:messages?|input)\b",
             r"\bproperty '[\w.]+' is unsupported|extra (?:inputs|fields) (?:are )?not permitted"
             r"|is not allowed in the input|additional propert\w+ .{0,60}not allowed|unrecognized key"
-            r"|unknown (?:field|name)\b",
+            r"|unknown (?:field|name)\b|unknown parameter: '(?:messages|input)\W\d"
+            r"|#/messages/\d\S* extraneous key",
         ),
         (
             VerdictKind.EMPTY_REASONING,

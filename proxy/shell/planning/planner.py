@@ -26,7 +26,7 @@ from proxy.shell.planning.plan_inputs import KnownInputs, PlanInputs, is_far_und
 from proxy.shell.planning.planned import LastSent, Planned
 from proxy.shell.references import Resolver
 from proxy.shell.resources import in_thread
-from proxy.wire import Request, Wire, mended, repaired, value_in
+from proxy.wire import Request, Wire, fault_in, kind_of, mended, repaired, value_in
 
 MEMORY_BYTES: Final = 32 * 1024 * 1024
 """Limit for the remembered conversations of one process: six of 2 MB, or sixty of 200 KB. With code, one vocabulary
@@ -159,16 +159,18 @@ class Planner:
             return wire.unsealed(request, planned.plan.sent, refusal.upstream_message, language)
         if refusal.kind not in FAULTS:
             return repaired(wire, request, refusal.upstream_message, say(HISTORY, "lacking", language))
+        fault = fault_in(refusal.kind, refusal.upstream_message)
         value = value_in(refusal.kind, refusal.upstream_message)
-        repairs = tuple(sorted({**dict(request.repairs), refusal.kind: value}.items()))
+        repairs = tuple(sorted({**dict(request.repairs), fault: value}.items()))
         found = mended(request, repairs, language)
         return request if found is request else structs.replace(found, repairs=repairs)
 
     def note_healed(self, refused: Planned, healed: Planned, kind: VerdictKind) -> None:
         """Heal the history of a refused request in its next turns, too: the upstream has nothing against it then."""
         if kind in FAULTS:
-            model, value = refused.request.known_as, dict(healed.request.repairs)[kind]
-            self.models.learning.learn(model, {f"{facts.AT_MOST}{kind}": value}, refused.tenant)
+            found = {fault: value for fault, value in healed.request.repairs if kind_of(fault) == kind}
+            lessons = {f"{facts.AT_MOST}{fault}": value for fault, value in found.items()}
+            self.models.learning.learn(refused.request.known_as, lessons, refused.tenant)
         elif kind is VerdictKind.SEAL:
             self._refused.note_seals(refused.tenant, refused.request, healed.request)
         elif refused.request.shape.is_whole:
@@ -181,10 +183,10 @@ class Planner:
             self._memory.forget(match.known)
         self._memory.remember(copy.copy(healed), match)
 
-    def _repairs(self, request: Request, tenant: str) -> tuple[tuple[VerdictKind, int], ...]:
+    def _repairs(self, request: Request, tenant: str) -> tuple[tuple[str, int], ...]:
         """The repairs that the upstream's refusals have taught, each with the value that was stated."""
         at_most = self.models.profile(request.known_as, tenant).at_most
-        return tuple(sorted((kind, at_most[kind]) for kind in FAULTS & at_most.keys())) if at_most else ()
+        return tuple(sorted(one for one in at_most.items() if kind_of(one[0]) in FAULTS)) if at_most else ()
 
     def _is_healed_otherwise(self, known: Request, request: Request, tenant: str) -> bool:
         """Whether the known messages of a request are healed for another model, or for other refusals than by now."""

@@ -306,7 +306,7 @@ class ChatMessage(JsonMessage, frozen=True):
         blank = [at for at, one in enumerate(parts) if isinstance(one, dict) and one.get("text") == ""]
         return self.spliced({("content", at): None for at in blank}) if len(blank) < len(parts) else self
 
-    def without_other_members(self) -> Self:
+    def without_other_members(self, _: str) -> Self:
         return self.spliced(dict.fromkeys((name,) for name in self.members() if name not in _STANDARD))
 
     def with_signature(self) -> Self:

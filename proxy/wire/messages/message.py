@@ -176,6 +176,9 @@ class ApiMessage(JsonMessage, frozen=True):
     def _json(self) -> bytes:
         return b"[" + self.raw + b"]" if self.form is Form.RUN else self.raw
 
+    def opened(self) -> Any:
+        return None if self.form is Form.IGNORED else jsontext.opened(self._json)
+
     def raw_content(self) -> Raw | None:
         """Its content, unopened; None if it has none."""
         return None if self.form is Form.IGNORED else jsontext.found_at(self._json, _CONTENT[self.form])
@@ -274,6 +277,8 @@ class ApiMessage(JsonMessage, frozen=True):
         return self.spliced(found)
 
     def spliced(self, changes: Mapping[Path, bytes | None]) -> Self:
+        if not changes:
+            return self
         raw = jsontext.spliced(self._json, changes)
         return msgspec.structs.replace(self, raw=raw[1:-1].strip() if self.form is Form.RUN else raw)
 
@@ -333,7 +338,7 @@ class ApiMessage(JsonMessage, frozen=True):
                 yield ("content", position, "id"), next(calls).id
 
     def marks(self) -> Iterator[Path]:
-        return marks_in(jsontext.opened(self._json)) if self.is_marked and self.form is not Form.IGNORED else iter(())
+        return marks_in(self.opened()) if self.is_marked else iter(())
 
     def without_blanks(self) -> Self:
         blocks = jsontext.listed(self.content())

@@ -161,28 +161,28 @@ class ResponsesMessage(JsonMessage, frozen=True):
         """Its items, unopened."""
         return (self.raw,) if self.role == "tool" else _items(self.raw)
 
-    def _opened(self) -> Sequence[Any]:
+    def opened(self) -> Sequence[Any]:
         """Its items, opened."""
         if self.role == "tool":
-            return (jsontext.opened(self.raw),)
+            return [jsontext.opened(self.raw)]
         return cast(Sequence[Any], jsontext.value(b"[" + self.raw + b"]"))
 
     def text(self) -> str:
         """Everything in it that a model reads as text, joined."""
         found: list[str] = []
-        for position, item in enumerate(self._opened()):
+        for position, item in enumerate(self.opened()):
             texts = read_texts(item)
             found += [bytes(self.items()[position]).decode("utf-8", "replace")] if texts is None else texts
         return "\n".join(found)
 
     def texts(self) -> Iterator[tuple[Address, str]]:
         """The texts of its content; none of the model's actions on the server."""
-        for position, item in enumerate(self._opened()):
+        for position, item in enumerate(self.opened()):
             yield from texts_at(item, (position,))
 
     def arguments(self) -> Iterator[Argument]:
         """The arguments of each call of a function or a custom tool, as the model wrote them."""
-        for position, item in enumerate(self._opened() if self.calls else ()):
+        for position, item in enumerate(self.opened() if self.calls else ()):
             name = _ARGUMENTS.get(str(item.get("type"))) if isinstance(item, dict) else None
             if name is not None and isinstance(text := item.get(name), str):
                 yield Argument((position, name), str(item.get("call_id") or ""), text)
@@ -204,7 +204,7 @@ class ResponsesMessage(JsonMessage, frozen=True):
         """Images, files and audio in it."""
         if _MEDIA.search(self.raw) is None:
             return ()
-        return [medium for item in self._opened() for medium in media_in(item)]
+        return [medium for item in self.opened() for medium in media_in(item)]
 
     @property
     def item_count(self) -> int:
@@ -257,11 +257,11 @@ class ResponsesMessage(JsonMessage, frozen=True):
         """Ids of items that are too long for the same limit, or of another API, are left out: a client need not send
         any. https://platform.openai.com/docs/api-reference/responses/create"""
         found = super().with_ids(ids)
-        opened = found._opened() if most and self.raw.find(b'"id"') >= 0 else ()
+        opened = found.opened() if most and self.raw.find(b'"id"') >= 0 else ()
         return found.spliced({(at, "id"): None for at, item in enumerate(opened) if has_foreign_id(item, most)})
 
     def without_names(self) -> Self | None:
-        items = self._opened()
+        items = self.opened()
         changes: dict[Path, bytes | None] = {(at,): None for at, item in enumerate(items) if _is_only_named(item)}
         left = [at for at in range(len(items)) if (at,) not in changes]
         changes |= {(at, "id"): None for at in left if "id" in items[at] and items[at].get("type") in _NAMED}
