@@ -16,7 +16,7 @@ from proxy.core.artifact import Artifact
 from proxy.core.conversation import SYSTEM_ROLES, Argument, Carried, Edit, Item, Message, Parts, Reason, Spot, Words
 from proxy.core.notices import Notices
 from proxy.core.text import ExcerptLimits, excerpt, jsontext, utf8_length
-from proxy.core.truncation.tool_output import shortened_result
+from proxy.core.truncation.tool_output import limit_of_a_string, room_in, shortened_result
 
 _LONG_CHARACTERS: Final = 200
 """Shorter strings are paths, patterns, names."""
@@ -24,8 +24,6 @@ _MAX_DEPTH: Final = 16
 """Deeper values stay as they are: the arguments of tools have a few levels at the most."""
 _SHARES: Final = (1.0, 0.93, 0.8, 0.5, 0.2)
 """Of the limit, tried in turn: how long arguments get is known only after they are written as JSON again."""
-_NOTE_CHARS: Final = 16_384
-"""Left at most in a cut text for an omission note, which it may have to carry."""
 _NO_OTHER_LIMIT: Final = 2**31
 
 
@@ -39,10 +37,10 @@ class CutStrings(Struct, frozen=True):
         """One edit for each text."""
         if len(message.raw) <= self.max_chars or message.role in SYSTEM_ROLES:
             return
-        limit = f"characters of a string={self.max_chars}"
+        limit = limit_of_a_string(self.max_chars)
         for at, text in message.texts():
             if (units := _units(text)) > self.max_chars:
-                most = (self.max_chars - min(self.max_chars // 4, _NOTE_CHARS)) * len(text) // units
+                most = room_in(self.max_chars) * len(text) // units
                 limits = ExcerptLimits(_NO_OTHER_LIMIT, _NO_OTHER_LIMIT, max_chars=most, head_share=0.5)
                 edit = shortened_result(Spot(index, at, text, tool), limits, notices, Reason.LONG_STRING)
                 if edit is not None:

@@ -117,6 +117,8 @@ def _other_texts(message: Message) -> Iterator[tuple[Address, str]]:
 
 NAMES_SHARE: Final = 0.05
 """At most, of an excerpt's room, for the names that occur only in the omitted part."""
+_NOTE_CHARS: Final = 16_384
+"""Of an omission note, at most."""
 NOTICE_SHARE: Final = 0.085
 """Share of an excerpt's room, for its notice and those names; if a full notice takes more, a brief one replaces it."""
 LEAST_SYSTEM_BYTES: Final = 1_024
@@ -139,6 +141,8 @@ class TruncateToolOutput(Struct, frozen=True):
     """Artifacts that exist, by the names in pages' headers: these headers are ours."""
     may_cut: bool = True
     """Whether results are cut; if not, imitations of notices are marked all the same."""
+    longest: int | None = None
+    """Characters of the longest text that the upstream takes."""
 
     def __call__(self, index: int, message: Message, tool: str, notices: Notices) -> Iterator[Edit]:
         """The edits for one message; `tool` is the name of the tool that was called."""
@@ -164,7 +168,11 @@ class TruncateToolOutput(Struct, frozen=True):
                 yield spot.edited(shown, Reason.QUOTED_NOTICE)
 
     def limits_of(self, tool: str) -> ExcerptLimits:
-        return self.tools.get(tool, self.limits)
+        limits = self.tools.get(tool, self.limits)
+        if self.longest is None:
+            return limits
+        most = room_in(self.longest)
+        return structs.replace(limits, max_chars=min(most, limits.max_chars or most))
 
     def _cut(self, spot: Spot, limits: ExcerptLimits, notices: Notices) -> Edit | None:
         """The excerpt of a long result; None if it has to stay, or would not be shorter."""
@@ -180,6 +188,8 @@ class TruncateToolOutput(Struct, frozen=True):
         """The first limit that a text exceeds, as its setting is called."""
         prefix = f"tool_output.tools.{tool}." if tool in self.tools else "tool_output."
         if limits.max_chars is not None and len(text) > limits.max_chars:
+            if self.longest is not None and limits.max_chars == room_in(self.longest):
+                return limit_of_a_string(self.longest)
             is_of_tool = tool in self.tools and limits.max_chars != self.limits.max_chars
             return f"{f'{prefix}max_chars' if is_of_tool else 'models.max_tool_result_chars'}={limits.max_chars}"
         if count_lines(text) > limits.max_lines:
@@ -188,6 +198,20 @@ class TruncateToolOutput(Struct, frozen=True):
         if limits.max_bytes != self.limits.max_bytes:
             return f"{prefix}max_bytes={limits.max_bytes}"
         return f"{'window' if self.bound_by == 'window' else 'tool_output.max_bytes'}={limits.max_bytes}"
+
+
+def room_in(longest: int) -> int:
+    """Characters that are left of a text which is cut to a limit: it may have to carry an omission note.
+
+    >>> room_in(8_000), room_in(1_048_576)
+    (6000, 1032192)
+    """
+    return longest - min(longest // 4, _NOTE_CHARS)
+
+
+def limit_of_a_string(longest: int) -> str:
+    """How a limit of one text is called in `Edit.limit`."""
+    return f"characters of a string={longest}"
 
 
 def shortened_result(

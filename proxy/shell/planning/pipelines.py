@@ -98,7 +98,7 @@ class Pipelines:
         sanitise = SanitiseText(entry.sanitise) if entry is not None and entry.sanitise else None
         steps = (
             self._route(entry, profile, at_most.get(LimitName.IMAGES), results_hold_media=results_hold_media),
-            structs.replace(truncate, may_cut=keeping and not profile.refuses_cut_results),
+            structs.replace(truncate, may_cut=keeping and not profile.refuses_cut_results, longest=longest),
             None if longest is None else CutStrings(longest),  # kept or not: a longer text is refused
             sanitise,
         )

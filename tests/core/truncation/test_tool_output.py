@@ -204,6 +204,14 @@ def test_the_excerpt_and_the_artifact_together_are_the_result():
     assert min(len(head), len(tail)) > 4_000
 
 
+def test_a_result_is_cut_once_to_the_longest_text_that_the_upstream_takes():
+    (edit,) = cut(LONG, longest=8_000)
+    assert 4_000 < len(edit.becomes) <= 6_000, "room for an omission note is left"
+    assert (edit.artifact.content, edit.limit) == (LONG.encode(), "characters of a string=8000")
+    (edit,) = cut(LONG, ExcerptLimits(max_chars=3_000), longest=8_000)
+    assert edit.limit == "models.max_tool_result_chars=3000"
+
+
 def test_names_that_occur_only_in_the_gap_are_listed():
     shown = cut_text("an ordinary line\n" * 9_000 + "def only_in_the_middle(\n" + "an ordinary line\n" * 9_000)
     assert "only_in_the_middle" in shown.partition("Names in what is left out: ")[2]
