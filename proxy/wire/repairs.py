@@ -103,7 +103,7 @@ def fault_in(kind: VerdictKind, refusal: str) -> str:
     """
     named = _MEMBER.search(refusal) if kind is VerdictKind.OTHER_MEMBERS else None
     member = (named[1] or named[2]) if named is not None else ""
-    return f"{kind}.{member}" if member and member not in _NEEDED else kind
+    return f"{kind}.{member}" if member and member not in _NEEDED else kind.value
 
 
 def kind_of(fault: str) -> str:
