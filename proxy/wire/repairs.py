@@ -171,13 +171,13 @@ def _with_fitting_ids(request: Request, most: int, _: Language) -> Request:
 def fitting_name(one: str, most: int) -> str:
     """The name of a tool, or another that follows from it alone, of at most so many letters, digits and signs.
 
-    >>> fitting_name("bash<|x|>", 64), fitting_name("a" * 70, 20)
-    ('bash__x__', 'aaaaaaaaaaa_61d6ddb7')
+    >>> fitting_name("bash<|x|>", 64), fitting_name("a" * 70, 20), fitting_name("a" * 70, 5)
+    ('bash__x__', 'aaaaaaaaaaa_61d6ddb7', '6ddb7')
     """
     plain = _NOT_OF_NAMES.sub("_", one)
     if len(plain) <= most:
         return plain
-    return f"{plain[: most - _HASHED_NAME - 1]}_{_hashed(one)[:_HASHED_NAME]}"
+    return f"{plain[: max(0, most - _HASHED_NAME - 1)]}_{_hashed(one)[:_HASHED_NAME]}"[-most:]
 
 
 def _with_fitting_names(request: Request, most: int, _: Language) -> Request:
